@@ -29,13 +29,14 @@ from fastrec.parameters import AnyPath as AnyPath  # noqa: PLC0414 - public here
 from fastrec.parameters import FilterArguments as FilterArguments  # noqa: PLC0414
 from fastrec.parameters import Paths as Paths  # noqa: PLC0414
 from fastrec.parameters import Strings as Strings  # noqa: PLC0414
-from fastrec.where import parse_condition
+from fastrec.where import Record, parse_condition
 
+Patterns = tuple[str, ...]  # names, or patterns of names
 _MOST_VALUES = 5  # of an option, in a message
 LISTED_NAMES = 10  # of each kind, in the error if no record matches
 
 
-def as_tuple(name: str, values: Strings) -> tuple[str, ...]:
+def as_tuple(name: str, values: Strings) -> Patterns:
     """The values of an argument, each once; UsageError if one of them is not a string.
 
     >>> as_tuple("model", "org/m"), as_tuple("model", ["b", "a", "b"]), as_tuple("model", ())
@@ -67,7 +68,7 @@ def several_paths(name: str, *values: Paths) -> tuple[AnyPath, ...]:
     return tuple({os.fspath(path): path for path in paths}.values())
 
 
-def field_names(name: str, values: Strings) -> tuple[str, ...]:
+def field_names(name: str, values: Strings) -> Patterns:
     """The names of fields; one string may have several names, with commas in between.
 
     >>> field_names("by", "a, b"), field_names("by", ["a", "b"])
@@ -80,17 +81,17 @@ def field_names(name: str, values: Strings) -> tuple[str, ...]:
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
     """The values of the filters that `FilterArguments` lists. An empty one matches every record."""
 
-    evaluation: tuple[str, ...] = ()
-    metric: tuple[str, ...] = ()  # records without a metric have an empty one
-    model: tuple[str, ...] = ()
-    sample_id: tuple[str, ...] = ()
-    hash: tuple[str, ...] = ()
-    exclude_evaluation: tuple[str, ...] = ()
-    exclude_model: tuple[str, ...] = ()
+    evaluation: Patterns = ()
+    metric: Patterns = ()  # records without a metric have an empty one
+    model: Patterns = ()
+    sample_id: Patterns = ()
+    hash: Patterns = ()
+    exclude_evaluation: Patterns = ()
+    exclude_model: Patterns = ()
     right: bool = False
     wrong: bool = False
     errors: bool = False
-    where: tuple[str, ...] = ()
+    where: Patterns = ()
 
     def __bool__(self) -> bool:
         return self != _NONE
@@ -162,7 +163,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     def accepts_hash(self, sample_hash: str) -> bool:
         return matches_any(sample_hash, self.hash)
 
-    def accepts_fields(self, record: Mapping[str, Any]) -> bool:
+    def accepts_fields(self, record: Record) -> bool:
         return all(parse_condition(text).matches(record) for text in self.where)
 
     def accepts_outcome(self, *, is_correct: bool, has_error: bool) -> bool:
@@ -212,7 +213,7 @@ def _read_hashes(files: Iterable[str]) -> list[str]:
     return list(hashes)
 
 
-def _patterns(name: str, value: Any) -> tuple[str, ...]:
+def _patterns(name: str, value: Any) -> Patterns:
     if name == "questions":
         value = _spelled(_listed(value))
     if name == "sample_id":
@@ -268,7 +269,7 @@ def matches_any(name: str, patterns: Sequence[str]) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def matcher(patterns: tuple[str, ...]) -> Callable[[str], object]:
+def matcher(patterns: Patterns) -> Callable[[str], object]:
     """A function whose result is None for names that match none of the patterns."""
     exact = dict.fromkeys(patterns, True)  # a name with brackets matches itself
     special = [pattern for pattern in patterns if _SPECIAL.search(pattern)]

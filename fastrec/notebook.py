@@ -14,6 +14,7 @@ from fastrec.templates import render_template
 if TYPE_CHECKING:
     import pandas as pd
 
+Rows = list[dict[str, Any]]
 _MOST_ROWS = 200  # in a notebook
 _SKIPPED = (list, dict, tuple, msgspec.Struct)
 
@@ -21,8 +22,8 @@ _SKIPPED = (list, dict, tuple, msgspec.Struct)
 class Framed(msgspec.Struct):
     """The base class of results, which become a data frame: of one row, unless they have rows."""
 
-    def _rows(self) -> list[dict[str, Any]]:
-        return [flat(self, {})]
+    def _rows(self) -> Rows:
+        return [flat(self)]
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a pandas data frame."""
@@ -38,15 +39,16 @@ class Framed(msgspec.Struct):
 class Tabular(Framed):
     """The base class of results that are tables: rows of one kind."""
 
-    def rows(self) -> list[dict[str, Any]]:
-        """The rows, each with the same columns."""
-        raise NotImplementedError
+    def rows(self) -> Rows:
+        """The rows, each with the same columns: of the first list, unless a class has others."""
+        lists = (getattr(self, name) for name in self.__struct_fields__)
+        return list(map(flat, next(one for one in lists if isinstance(one, list))))
 
-    def _rows(self) -> list[dict[str, Any]]:
+    def _rows(self) -> Rows:
         return self.rows()
 
 
-def flat(value: msgspec.Struct, before: Mapping[str, Any]) -> dict[str, Any]:
+def flat(value: msgspec.Struct, before: Mapping[str, Any] = {}) -> dict[str, Any]:
     """A row: the values before, then the fields of a Struct that hold a single value.
 
     Those of its inner Structs are `field.name`.

@@ -6,12 +6,13 @@ a field for each. This module imports nothing heavy, because `--help` needs it.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, NamedTuple, TypedDict, get_type_hints
 
 Strings = str | Iterable[str]
 AnyPath = str | os.PathLike[str]
 Paths = AnyPath | Iterable[AnyPath]
+Notice = Callable[[str], None]  # receives notices for the user
 
 # The processors that this process may use: the default of `jobs`.
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

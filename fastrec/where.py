@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from fastrec.errors import NoMatchError, UsageError, did_you_mean, need
+from fastrec.parameters import Notice
 
 _KEY = r'(?:"(?:[^"\\]|\\.)*"|[\w/ -]*[\w/-])'
 _CONDITION = re.compile(
@@ -47,11 +48,15 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,40})?(?:[eE][+-]?\d{1,2})?")
 _LARGEST = 2**1023  # a larger integer may be no double
 
+FieldPath = tuple[str, ...]  # the keys that lead to a field
+Record = Mapping[str, Any]  # decoded
+GroupValues = dict[str, str | None]  # by field of `--group-by`; None for records without it
+
 
 class Condition(NamedTuple):
     text: str  # as it was given
     negated: bool
-    path: tuple[str, ...]
+    path: FieldPath
     operator: str
     holds: Callable[[Any], bool]  # whether a value of the field fulfils the condition
     by_number: bool  # whether it compares numbers, if the value is one
@@ -60,7 +65,7 @@ class Condition(NamedTuple):
     def field(self) -> str:
         return spell_path(self.path)
 
-    def matches(self, record: Mapping[str, Any]) -> bool:
+    def matches(self, record: Record) -> bool:
         return any(map(self.holds, values_of(record, self.path))) is not self.negated
 
 
@@ -89,7 +94,7 @@ def parse_condition(text: str) -> Condition:
     )
 
 
-def parse_path(name: str) -> tuple[str, ...]:
+def parse_path(name: str) -> FieldPath:
     """Split the path of a field into its keys.
 
     >>> parse_path('metadata."a.b".c d')
@@ -117,7 +122,7 @@ def spell_path(path: Iterable[str]) -> str:
     )
 
 
-def values_of(record: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[Any]:
+def values_of(record: Record, path: FieldPath) -> Iterator[Any]:
     """Yield the values that a decoded record has at a path.
 
     None of them is a list, and null counts as missing.
@@ -131,7 +136,7 @@ def values_of(record: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[Any]
         yield from _walk(record, path, 0)
 
 
-def _walk(value: Any, path: tuple[str, ...], at: int) -> Iterator[Any]:
+def _walk(value: Any, path: FieldPath, at: int) -> Iterator[Any]:
     if isinstance(value, list):
         for item in value:
             yield from _walk(item, path, at)
@@ -142,7 +147,7 @@ def _walk(value: Any, path: tuple[str, ...], at: int) -> Iterator[Any]:
         yield from _walk(value[path[at]], path, at + 1)
 
 
-def said(record: Mapping[str, Any]) -> Iterator[str]:
+def said(record: Record) -> Iterator[str]:
     """Yield everything that the model said: its outputs, and the turns of the assistant."""
     yield from (text for text in _walk(record, ("output", "raw"), 0) if isinstance(text, str))
     for turn in _turns(record) or ():
@@ -150,7 +155,7 @@ def said(record: Mapping[str, Any]) -> Iterator[str]:
             yield content
 
 
-def _turns(record: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
+def _turns(record: Record) -> list[Mapping[str, Any]] | None:
     """The turns of a conversation; None if it is a single turn.
 
     The field of turns of another version may be an unknown key, which does not count.
@@ -163,25 +168,20 @@ def _turns(record: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
     return [turn for turn in found if isinstance(turn, dict)] if isinstance(found, list) else None
 
 
-def _count_turns(record: Mapping[str, Any]) -> int:
-    turns = _turns(record)
-    return 1 if turns is None else len(turns)
-
-
 # What became of an answer, by correct + 2 · error.
 OUTCOMES = ("wrong", "right", "error", "error")
 
 
-def _outcome(record: Mapping[str, Any]) -> str:
+def _outcome(record: Record) -> str:
     return OUTCOMES[bool(record["evaluation"]["is_correct"]) + 2 * bool(record.get("error"))]
 
 
-_COMPUTED: dict[tuple[str, ...], Callable[[Mapping[str, Any]], Iterable[Any]]] = {
+_COMPUTED: dict[FieldPath, Callable[[Record], Iterable[Any]]] = {
     ("output", "raw"): said,
     ("response", "characters"): lambda record: [sum(map(len, said(record)))],
     ("response", "words"): lambda record: [sum(len(text.split()) for text in said(record))],
     ("outcome",): lambda record: [_outcome(record)],
-    ("turns",): lambda record: [_count_turns(record)],
+    ("turns",): lambda record: [1 if (turns := _turns(record)) is None else len(turns)],
     ("tool_calls",): lambda record: [
         sum(len(turn.get("tool_calls") or ()) for turn in _turns(record) or ())
     ],
@@ -246,7 +246,7 @@ class GroupBy(msgspec.Struct, frozen=True):
     judge counts those.
     """
 
-    path: tuple[str, ...]
+    path: FieldPath
     bins: int = 0  # the number of bins; 0 groups by value
     # The borders of the bins: a number belongs to the first whose border it does not exceed.
     edges: tuple[float, ...] = ()
@@ -298,7 +298,7 @@ class Grouped(Protocol):
 
     evaluation_name: str
     metric: str | None
-    group: dict[str, str | None] | None
+    group: GroupValues | None
 
 
 _Grouped = TypeVar("_Grouped", bound=Grouped)
@@ -342,7 +342,7 @@ def grouped_name(name: str, codes: Iterable[str]) -> str:
     return _GROUP_MARK.join([name, *codes])
 
 
-def ungrouped_name(name: str, groups: Sequence[GroupBy]) -> tuple[str, dict[str, str | None]]:
+def ungrouped_name(name: str, groups: Sequence[GroupBy]) -> tuple[str, GroupValues]:
     name, *codes = name.rsplit(_GROUP_MARK, len(groups))
     values = [
         bytes.fromhex(code[1:]).decode(errors="surrogatepass") if code else None for code in codes
@@ -359,7 +359,7 @@ def largest_groups(
     grouped: Iterable[_Item],
     groups: Sequence[GroupBy],
     size: Callable[[_Item], int],
-    notice: Callable[[str], None],
+    notice: Notice,
     *,
     scope_of: Callable[[_Item], tuple[str, str | None]] = attrgetter("evaluation_name", "metric"),
 ) -> list[_Item]:

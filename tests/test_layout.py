@@ -208,7 +208,7 @@ EDGES = {
     "storage": {"errors", "limits"},
     "schemas": {"build", "errors"},
     "filters": {"errors", "parameters", "where"},
-    "where": {"errors"},
+    "where": {"errors", "parameters"},
     "build": {"_version"},
     "csv_writer": set(),
     "errors": set(),

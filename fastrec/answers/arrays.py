@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -33,7 +33,7 @@ class CodedColumn(NamedTuple):
         return np.asarray(values[self.codes])
 
 
-class Columns(Mapping[str, Any]):
+class Columns(dict[str, Any]):
     """Columns of some records, in the order of the corpus, by name: arrays, or codes with values.
 
     An array has the nearest number to an integer that it cannot hold. `exact` has the integer
@@ -46,20 +46,11 @@ class Columns(Mapping[str, Any]):
         number: Array,
         exact: Mapping[str, dict[int, int]],
     ) -> None:
-        self._columns = columns
+        super().__init__(columns)
         # Of each record, its position in the corpus, as `Corpus.lines` takes it.
         self.number = number
         # Integers that an array cannot hold: by column, and by position in the array.
         self.exact = exact
-
-    def __getitem__(self, name: str) -> Any:
-        return self._columns[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
 
     def __repr__(self) -> str:
         return f"Columns of {len(self.number):,} records: {', '.join(self)}"

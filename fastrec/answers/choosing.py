@@ -1,6 +1,6 @@
 """Open the questions of a corpus, and choose scopes and models by filters."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -93,16 +93,16 @@ def other_metrics(index: QuestionTable, chosen: Chosen, filters: Filters) -> int
     return len(choose_scopes(index.scopes, filters, "all")) - len(chosen)
 
 
-def choose_primary(scopes: Iterable[Scope], primary: Sequence[str]) -> list[Scope]:
+def choose_primary(scopes: Chosen, primary: Sequence[str] = ()) -> Chosen:
     """Choose a metric of each evaluation.
 
     It is the one that EVALUATION=METRIC says, or that records say, or the first by name.
     """
-    by_name: dict[str, list[Scope]] = {}
-    for scope in scopes:
-        by_name.setdefault(scope.evaluation_name, []).append(scope)
+    by_name: dict[str, list[tuple[Scope, Query]]] = {}
+    for one in scopes:
+        by_name.setdefault(one[0].evaluation_name, []).append(one)
     chosen = {
-        name: next((scope for scope in some if scope.primary), some[0])
+        name: next((one for one in some if one[0].primary), some[0])
         for name, some in by_name.items()
     }
     for choice in primary:
@@ -110,11 +110,11 @@ def choose_primary(scopes: Iterable[Scope], primary: Sequence[str]) -> list[Scop
         found = {}
         for name, some in by_name.items():
             if evaluation and matches_any(name, [evaluation]):
-                matching = [scope for scope in some if matches_any(scope.metric or "", [metric])]
+                matching = [one for one in some if matches_any(one[0].metric or "", [metric])]
                 if matching:
                     found[name] = matching[0]
         if not found:
-            known = [f"{name}={one.metric or ''}" for name, some in by_name.items() for one in some]
+            known = [f"{scope.evaluation_name}={scope.metric or ''}" for scope, _ in scopes]
             raise UsageError(
                 f"--primary {choice!r} is no EVALUATION=METRIC of this corpus, which has "
                 f"{listed(known)}"
@@ -127,10 +127,8 @@ def primary_queries(
     index: QuestionTable, filters: Filters, metrics: str, primary: Sequence[str] = ()
 ) -> list[Query]:
     """The queries for the primary metrics of the chosen evaluations."""
-    chosen = choose_scopes(index.scopes, filters, metrics)
-    queries = {(scope.evaluation_name, scope.metric): query for scope, query in chosen}
-    scopes = choose_primary([scope for scope, _ in chosen], primary)
-    return [queries[scope.evaluation_name, scope.metric] for scope in scopes]
+    chosen = choose_primary(choose_scopes(index.scopes, filters, metrics), primary)
+    return [query for _, query in chosen]
 
 
 def check_questions(index: QuestionTable, scopes: Chosen, filters: Filters) -> None:

@@ -180,9 +180,8 @@ def total_costs(costs: Sequence[ModelCost]) -> tuple[list[str], list[list[str]],
     rows: list[tuple[float, list[str]]] = []
     unpriced = []
     for model, some in sorted(by_model.items()):
-        answers = sum(one.answers for one in some)
-        unknown = sum(one.unknown for one in some)
-        right = sum(one.right for one in some)
+        counts = [(one.answers, one.unknown, one.right) for one in some]
+        answers, unknown, right = map(sum, zip(*counts, strict=True))
         known = [one.cost for one in some if one.cost is not None]
         cost = math.fsum(known) if known else None
         per_right = _share(cost, right)

@@ -8,10 +8,10 @@ All sums are exact. What an array cannot hold stands apart in the columns, and i
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from fastrec.answers.codes import Array, by_code, count_of, distinct_of, order_of
@@ -56,8 +56,7 @@ def count_run(records: Records) -> tuple[Tally, Census]:
     return tally, census
 
 
-@dataclass
-class _Counting:
+class _Counting(msgspec.Struct, dict=True):
     """Counts records by group."""
 
     records: Records
@@ -150,7 +149,7 @@ class _Counting:
         first, place = distinct_of(groups, buckets)
         found: list[Counter[int]] = [Counter() for _ in range(self.count)]
         columns = groups[first], buckets[first], count_of(place, len(first))
-        for group, bucket, number in np.stack(columns, axis=1).tolist():
+        for group, bucket, number in zip(*map(np.ndarray.tolist, columns), strict=True):
             found[group][bucket] = number
         for at, value in exact.items():
             found[int(self.groups[at])][bucket_of(value)] += 1
@@ -196,7 +195,7 @@ def _questions(records: Records, models: Sequence[bytes]) -> dict[int, QuestionC
     )
     by_models: dict[int, Counter[int]] = {code: Counter() for code in found}
     by_answering: dict[int, Counter[int]] = {code: Counter() for code in found}
-    by_question = Counter(map(tuple, np.stack(columns, axis=1).tolist()))
+    by_question = Counter(zip(*map(np.ndarray.tolist, columns), strict=True))
     for (code, having, answering), number in by_question.items():
         found[code].questions += number
         by_models[code][having] += number

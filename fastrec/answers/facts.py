@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastrec.answers.codes import Array
+from fastrec.answers.codes import Array, by_code, count_of, distinct_of, is_there
 from fastrec.answers.records import ANSWERS, ERROR, ScopeRecords, mean_of_doubles
 
 _LARGEST = sys.float_info.max
@@ -25,53 +25,42 @@ class Facts(NamedTuple):
 
     kinds: Array  # `RIGHT`, `WRONG` and `ERROR` of all their records, added up
     models: Array  # models with an answer
-    right: (
-        Array  # how many of them have it right; a model with several answers counts with its share
-    )
+    # How many of them have it right; a model with several answers counts with its share.
+    right: Array
     score: Array  # the mean over models of their mean scores; NaN without answers
     spread: Array  # twice the standard deviation over models; NaN without answers
     errors: Array  # models with nothing but errors
 
 
-def facts_of(table: ScopeRecords, models: Array | None, *, graded: bool) -> Facts:
-    """The facts about some models, given whether each model counts, or about all."""
+def facts_of(table: ScopeRecords, models: Array, *, graded: bool) -> Facts:
+    """The facts about some models, given whether each model counts."""
     cells = table.cells
     count = table.questions
-    counts = np.ones(len(cells.model), dtype=np.bool_) if models is None else models[cells.model]
+    counts = models[cells.model]
     question = cells.question[counts]
     flags = cells.flags[counts]
-    kinds = np.zeros(count, dtype=np.int64)
-    for kind in (1, 2, 4):
-        kinds |= np.where(np.bincount(question[flags & kind > 0], minlength=count) > 0, kind, 0)
-    errors = np.bincount(question[flags == ERROR], minlength=count)
+    kinds = np.zeros(count, dtype=np.uint8)
+    np.bitwise_or.at(kinds, question, flags)
+    errors = count_of(question[flags == ERROR], count)
     answering = flags & ANSWERS > 0
     question = question[answering]
     share = cells.share[counts][answering]
     score = cells.score[counts][answering]
-    answers = np.bincount(question, minlength=count)
+    answers = count_of(question, count)
     is_plain = ((share == 0) | (share == 1)) & (score == share)
-    has_other = np.bincount(question[~is_plain], minlength=count) > 0
-    right = np.bincount(question[share == 1], minlength=count).astype(np.float64)
-    mean, spread = _of_verdicts(right, answers)
-    bounds = np.searchsorted(question, np.arange(count + 1))
-    for number in np.flatnonzero(has_other).tolist():
-        some = slice(bounds[number], bounds[number + 1])
-        shares = share[some].tolist()
-        scores = score[some].tolist()
+    right = count_of(question[share == 1], count)
+    first, place = distinct_of(right, answers)
+    verdicts = map(_of_verdict, right[first].tolist(), answers[first].tolist())
+    mean, spread = np.array(list(verdicts), dtype=np.float64).reshape(-1, 2)[place].T.copy()
+    right = right.astype(np.float64)
+    others = np.flatnonzero(is_there(question[~is_plain], count)[question])
+    for number, places in by_code(question[others], others):
+        shares = share[places].tolist()
+        scores = score[places].tolist()
         right[number] = math.fsum(shares)
         mean[number] = mean_of_doubles(scores)
         spread[number] = _spread(scores if graded else shares)
     return Facts(kinds, answers, right, mean, spread, errors)
-
-
-def _of_verdicts(right: Array, answers: Array) -> tuple[Array, Array]:
-    """The means and the spreads of questions with right and wrong answers only."""
-    pairs = right.astype(np.int64) * (int(answers.max(initial=0)) + 1) + answers
-    distinct, places = np.unique(pairs, return_inverse=True)
-    base = int(answers.max(initial=0)) + 1
-    found = [_of_verdict(*divmod(one, base)) for one in distinct.tolist()]
-    by_pair = np.array(found, dtype=np.float64).reshape(-1, 2)[places]
-    return by_pair[:, 0].copy(), by_pair[:, 1].copy()
 
 
 @lru_cache(maxsize=1 << 12)
@@ -95,37 +84,28 @@ def _spread(values: Sequence[float]) -> float:
 def spread_range(table: ScopeRecords) -> float:
     """The range of the mean scores of models on questions, which the disagreement is a share of."""
     cells = table.cells
-    scores = cells.score[cells.flags & ANSWERS > 0]
+    scores = cells.score[cells.is_answered]
     if not scores.size or scores.min() == scores.max():
         return 1.0
     with np.errstate(over="ignore"):
         return min(float(scores.max() - scores.min()), _LARGEST)
 
 
-def mean_lengths(table: ScopeRecords, models: Array | None) -> Array:
-    """By question: the mean over models of the mean length of their answers.
+def mean_lengths(table: ScopeRecords, models: Array) -> Array:
+    """By question: the mean over some models of the mean length of their answers.
 
     NaN without answers.
     """
     cells = table.cells
-    is_answer = table.flag & ANSWERS > 0
-    lengths = table.gather("response_characters")
-    counts = np.bincount(cells.place[is_answer], minlength=len(cells.question))
-    sums = np.bincount(
-        cells.place[is_answer], weights=lengths[is_answer], minlength=len(cells.question)
-    )
-    wanted = counts > 0
-    if models is not None:
-        wanted &= models[cells.model]
-    means = sums[wanted] / counts[wanted]
+    place = cells.place[table.is_answer]
+    lengths = table.gather("response_characters")[table.is_answer]
+    counts = count_of(place, len(cells.question))
+    wanted = (counts > 0) & models[cells.model]
+    means = np.bincount(place, lengths, len(counts))[wanted] / counts[wanted]
     question = cells.question[wanted]
-    answers = np.bincount(question, minlength=table.questions)
+    total = np.bincount(question, means, table.questions)
     if (counts > 1).any():  # means of several answers are rounded
-        bounds = np.searchsorted(question, np.arange(table.questions + 1)).tolist()
-        total = np.array(
-            [math.fsum(means[bounds[at] : bounds[at + 1]]) for at in range(table.questions)]
-        )
-    else:
-        total = np.bincount(question, weights=means, minlength=table.questions)
+        for number, some in by_code(question, means):
+            total[number] = math.fsum(some)
     with np.errstate(invalid="ignore"):
-        return total / answers
+        return total / count_of(question, table.questions)

@@ -6,7 +6,7 @@ from os.path import commonprefix
 
 import numpy as np
 
-from fastrec.answers.codes import Array
+from fastrec.answers.codes import Array, distinct_of
 from fastrec.answers.selection import Selection
 
 
@@ -39,7 +39,9 @@ def find_questions(
                 of_id = columns.numbers("sample_id")
                 is_match = np.isin(of_id if kind == "sample_id" else of_hash, codes)
                 places = np.flatnonzero(is_match & (scopes >= 0))
-                places = _without_repeats(places, [of_hash, of_id, scopes])[:limit]
+                # A question may have many records.
+                first = distinct_of(*(column[places] for column in (of_hash, of_id, scopes))).first
+                places = np.sort(places[first])[:limit]
                 by_kind[kind].append((places + selection.starts[part], scopes[places]))
     for found in by_kind.values():
         if found:
@@ -47,15 +49,6 @@ def find_questions(
             for scope in np.unique(scopes).tolist():
                 yield scope, numbers[scopes == scope]
             return
-
-
-def _without_repeats(places: Array, columns: list[Array]) -> Array:
-    """Leave out records like the one before: a question may have many records."""
-    differs = np.zeros(len(places), dtype=np.bool_)
-    differs[:1] = True
-    for column in columns:
-        differs[1:] |= np.diff(column[places].astype(np.int64)) != 0
-    return places[differs]
 
 
 def shortest_prefixes(selection: Selection, hashes: Iterable[str], shortest: int) -> dict[str, str]:

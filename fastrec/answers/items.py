@@ -10,8 +10,7 @@ import numpy as np
 
 from fastrec.answers.codes import Array
 from fastrec.answers.near_duplicates import near_duplicates
-from fastrec.answers.records import ANSWERS, ScopeRecords
-from fastrec.answers.selection import Selection
+from fastrec.answers.records import ScopeRecords
 from fastrec.answers.table import Scope
 from fastrec.answers.transcript import transcript_of
 from fastrec.errors import UsageError
@@ -64,7 +63,7 @@ class Item(msgspec.Struct, kw_only=True):
     """How many of them gave it."""
 
 
-class SubsetFidelity(msgspec.Struct, kw_only=True):
+class SubsetFidelity(msgspec.Struct):
     """How well a subset stands for all questions, on models that did not choose it."""
 
     rank_correlation: float
@@ -88,7 +87,7 @@ class Subset(msgspec.Struct, kw_only=True):
     """The same of random subsets of this size."""
 
 
-class EvaluationItems(ScopeNames, kw_only=True):
+class EvaluationItems(ScopeNames):
     """The questions of an evaluation and metric."""
 
     models: int
@@ -121,7 +120,6 @@ class EvaluationItems(ScopeNames, kw_only=True):
 
 
 def analyse_items(
-    selection: Selection,
     table: ScopeRecords,
     scope: Scope,
     models: tuple[str, ...] = (),
@@ -132,39 +130,14 @@ def analyse_items(
     """Analyse the questions of a scope, by the answers of all its models or of some."""
     sign = -1.0 if scope.lower_is_better else 1.0
     scores = sign * _scores(table, models or scope.models, graded=scope.graded)
-    return _evaluation(selection, table, scores, subset, seed)
-
-
-def _scores(table: ScopeRecords, models: tuple[str, ...], *, graded: bool) -> Array:
-    """Models × questions: mean scores, or shares of right answers; NaN without an answer."""
-    if len(models) * table.questions > _MOST_CELLS:
-        raise UsageError(
-            f"{table.name[0]} has {len(models):,} models and {table.questions:,} questions, which "
-            "are too many: choose models with --model"
-        )
-    cells = table.cells
-    answered = cells.flags & ANSWERS > 0
-    scores = np.full((len(table.models), table.questions), np.nan)
-    values = cells.score if graded else cells.share
-    scores[cells.model[answered], cells.question[answered]] = values[answered]
-    places = {name: place for place, name in enumerate(table.models)}
-    return scores[[places[name] for name in models if name in places]]
-
-
-def _evaluation(
-    selection: Selection, table: ScopeRecords, scores: Array, subset: int | None, seed: int
-) -> EvaluationItems:
-    models = int((~np.isnan(scores)).any(axis=1).sum())
-    enough = models >= FEWEST_MODELS
-    complete = scores[(~np.isnan(scores)).mean(axis=1) >= _COVERAGE]
-    complete = complete[:, ~np.isnan(complete).any(axis=0)]
+    answering = int((~np.isnan(scores)).any(axis=1).sum())
+    enough = answering >= FEWEST_MODELS
+    complete = scores[np.ix_(*_complete(scores))]
     found = reliability(complete) if len(complete) >= FEWEST_MODELS else None
-    questions = _questions(selection, table, scores, seed, enough=enough)
-    names, metric = table.name
+    questions = _questions(table, scores, seed, enough=enough)
     return EvaluationItems(
-        evaluation_name=names,
-        metric=metric,
-        models=models,
+        *table.name,
+        models=answering,
         total=table.questions,
         too_few_models=not enough,
         flags=dict(Counter(flag for question in questions for flag in question.flags)),
@@ -180,16 +153,30 @@ def _evaluation(
     )
 
 
-def _questions(
-    selection: Selection, table: ScopeRecords, scores: Array, seed: int, *, enough: bool
-) -> list[Item]:
+def _scores(table: ScopeRecords, models: tuple[str, ...], *, graded: bool) -> Array:
+    """Models × questions: mean scores, or shares of right answers; NaN without an answer."""
+    if len(models) * table.questions > _MOST_CELLS:
+        raise UsageError(
+            f"{table.name[0]} has {len(models):,} models and {table.questions:,} questions, which "
+            "are too many: choose models with --model"
+        )
+    cells = table.cells
+    answered = cells.is_answered
+    scores = np.full((len(table.models), table.questions), np.nan)
+    values = cells.score if graded else cells.share
+    scores[cells.model[answered], cells.question[answered]] = values[answered]
+    places = {name: place for place, name in enumerate(table.models)}
+    return scores[[places[name] for name in models if name in places]]
+
+
+def _questions(table: ScopeRecords, scores: Array, seed: int, *, enough: bool) -> list[Item]:
     answered = (~np.isnan(scores)).sum(axis=0)
     with np.errstate(invalid="ignore"):
         difficulties = 1 - np.nansum(scores, axis=0) / answered
     nothing = np.full(table.questions, np.nan)
     correlations = discriminations(scores) if enough else nothing
     p_values = wrong_key_p_values(scores, seed) if enough else nothing
-    duplicates = _near_duplicates(selection, table)
+    duplicates = _near_duplicates(table)
     sample_ids = _sample_ids(table)
     questions = []
     for number in np.flatnonzero(answered).tolist():
@@ -208,7 +195,7 @@ def _questions(
         )
         _add_flags(item, scores[:, number])
         if SUSPECTED_KEY in item.flags:
-            _add_agreement(item, selection, table, number, rest_means(scores)[:, number])
+            _add_agreement(item, table, number, rest_means(scores)[:, number])
         questions.append(item)
     questions.sort(key=_order)
     return questions
@@ -255,28 +242,26 @@ class _Asked(msgspec.Struct):
     input: _Input
 
 
-def _near_duplicates(selection: Selection, table: ScopeRecords) -> dict[int, list[int]]:
+def _near_duplicates(table: ScopeRecords) -> dict[int, list[int]]:
     """By question: those with nearly the same text; nothing is compared if there are too many."""
     if table.questions > _MOST_TEXTS:
         return {}
     numbers = table.number[table.first]
     order = np.argsort(numbers, kind="stable")
     decode = msgspec.json.Decoder(_Asked).decode
-    texts = [decode(line).input.raw for line in selection.lines(numbers[order])]
+    texts = [decode(line).input.raw for line in table.records.selection.lines(numbers[order])]
     return {
-        int(order[place]): sorted(int(order[other]) for other in others)
+        int(order[place]): sorted(order[others].tolist())
         for place, others in near_duplicates(texts).items()
     }
 
 
-def _add_agreement(
-    item: Item, selection: Selection, table: ScopeRecords, question: int, rest: Array
-) -> None:
+def _add_agreement(item: Item, table: ScopeRecords, question: int, rest: Array) -> None:
     """Add what the stronger half of the models answered to a question whose key is suspected."""
     strong = {table.models[place] for place in np.flatnonzero(rest >= np.nanmedian(rest)).tolist()}
     numbers = table.number[table.question == question]
     values: Counter[str] = Counter()
-    for line in selection.lines(numbers):
+    for line in table.records.selection.lines(numbers):
         record = msgspec.json.decode(line, type=dict)
         transcript = transcript_of(record)
         item.references = transcript.references
@@ -286,31 +271,26 @@ def _add_agreement(
         [(item.agreed_value, item.agreed_by)] = values.most_common(1)
 
 
+def _complete(scores: Array) -> tuple[Array, Array]:
+    """Models that answered nearly all questions, and questions that all of them answered."""
+    answered = ~np.isnan(scores)
+    models = np.flatnonzero(answered.mean(axis=1) >= _COVERAGE)
+    return models, np.flatnonzero(answered[models].all(axis=0))
+
+
 def _subset(table: ScopeRecords, scores: Array, size: int, seed: int) -> Subset | None:
     """Choose among the questions that all models with enough answers have answered.
 
     None if there are too few models or questions.
     """
-    covered = scores[(~np.isnan(scores)).mean(axis=1) >= _COVERAGE]
-    complete = np.flatnonzero(~np.isnan(covered).any(axis=0))
-    if len(covered) < FEWEST_MODELS or len(complete) <= size:
+    models, complete = _complete(scores)
+    if len(models) < FEWEST_MODELS or len(complete) <= size:
         return None
-    values = covered[:, complete]
+    values = scores[np.ix_(models, complete)]
     chosen = complete[choose_subset(values, size, seed)]
     by_choice, by_chance = judge_subsets(values, size, seed)
     return Subset(
         questions=[table.hash_of(number) for number in chosen.tolist()],
-        chosen=_fidelity(*by_choice),
-        random=_fidelity(*by_chance),
-    )
-
-
-def _fidelity(
-    correlation: float, correlation_spread: float, error: float, error_spread: float
-) -> SubsetFidelity:
-    return SubsetFidelity(
-        rank_correlation=correlation,
-        rank_correlation_spread=correlation_spread,
-        error=error,
-        error_spread=error_spread,
+        chosen=SubsetFidelity(*by_choice),
+        random=SubsetFidelity(*by_chance),
     )

@@ -28,15 +28,15 @@ import numpy as np
 
 from fastrec.answers.choosing import choose_primary, choose_scopes
 from fastrec.answers.codes import count_of
-from fastrec.answers.question_table import QuestionTable, query_of
-from fastrec.answers.records import ANSWERS
-from fastrec.answers.table import Query, Scope
+from fastrec.answers.question_table import QuestionTable
+from fastrec.answers.ranks import set_ranks
+from fastrec.answers.table import Scope
 from fastrec.answers.values import value_blocks
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import Filters
 from fastrec.html import Html
 from fastrec.limits import current_limits
-from fastrec.notebook import Tabular
+from fastrec.notebook import Rows, Tabular
 from fastrec.statistics.bootstrap import DRAWS, draw_means, interval_ends
 from fastrec.statistics.exact import exact_mean, to_double
 from fastrec.statistics.p_values import Array, Bools
@@ -45,7 +45,6 @@ from fastrec.statistics.ranks import (
     PairSums,
     count_wins,
     pair_sums,
-    rank_ranges,
     significant,
 )
 from fastrec.summary.document import ScopeNames, filled
@@ -99,13 +98,13 @@ class BoardModel(msgspec.Struct, kw_only=True):
     cells: list[BoardCell | None]  # One for each evaluation; null without answers.
     # The weighted mean over the evaluations of its group whose values are in [0, 1] and better if
     # higher.
-    mean: Estimate | None
+    mean: Estimate | None = None
     # The mean over evaluations of its rank among the models of its group; equal values share their
     # mean rank. Null in a group of one, or of more than 2,000.
-    mean_rank: Estimate | None
+    mean_rank: Estimate | None = None
     # The share of pairs of an evaluation and another model of the group in which it is ahead; a
     # tie counts as half. Null in a group of one, or of more than 2,000.
-    win_share: Estimate | None
+    win_share: Estimate | None = None
     # Its best rank by mean in its group that paired tests allow; null in a group of one, and
     # after the first 2,000 of a group.
     rank_best: int | None = None
@@ -132,7 +131,7 @@ class Leaderboard(Tabular, kw_only=True):
     # whole.
     damaged: list[str] = []
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> Rows:
         """A row for each model, with a column for each number."""
         rows = []
         for model in self.models:
@@ -284,7 +283,6 @@ def _cell_texts(
 class _Column(NamedTuple):
     """An evaluation with its primary metric, and which models answered how many questions."""
 
-    query: Query
     scope: Scope
     models: Sequence[str]
     means: dict[str, float]  # of each model: those of the summary, as in all commands
@@ -294,7 +292,7 @@ class _Column(NamedTuple):
 
     def blocks(self, index: QuestionTable, models: Sequence[str]) -> Iterator[tuple[Array, Any]]:
         """Yield the values of some models, questions × models, and the clusters of questions."""
-        return value_blocks(index, self.query, models, graded=self.scope.graded)
+        return value_blocks(index, self.scope, models, graded=self.scope.graded)
 
 
 def make_leaderboard(
@@ -318,16 +316,14 @@ def make_leaderboard(
         UsageError: An argument is wrong, or there are too many evaluations and models.
     """
     chosen = choose_scopes(index.scopes, filters or Filters(), metrics)
-    queries = {(scope.evaluation_name, scope.metric): query for scope, query in chosen}
-    scopes = choose_primary([scope for scope, _ in chosen], primary)
+    pairs = choose_primary(chosen, primary)
+    scopes = [scope for scope, _ in pairs]
     known = sorted(name_of(scope.evaluation_name) for scope in scopes)
     if unknown := sorted((weights or {}).keys() - set(known)):
         raise UsageError(
             f"there is no evaluation {unknown[0]!r} to weight; evaluations: {listed(known)}"
         )
-    models_of = [
-        queries[scope.evaluation_name, scope.metric].models or scope.models for scope in scopes
-    ]
+    models_of = [query.models or scope.models for scope, query in pairs]
     number = _most_columns(len(scopes), len({*chain(*models_of)}), most)
     largest = sorted(range(len(scopes)), key=lambda at: -scopes[at].questions)[:number]
     metric_numbers = metrics_of(scope for scope, _ in chosen)
@@ -353,24 +349,15 @@ def make_leaderboard(
             )
         )
     batches = _batches(columns, [one.weight for one in evaluations])
-    cells: list[dict[str, BoardCell]] = [{} for _ in columns]
     for together in _filled(batches):
-        _estimate_cells(index, columns, together, cells)
-        for batch in together:
-            batch.finish()
-    for column, of_column in zip(columns, cells, strict=True):
-        _rank_cells(index, column, of_column)
-    rows = []
-    for batch in batches:
-        for at, model in enumerate(batch.models):
-            estimates = {name: values[at] for name, values in batch.estimates.items()}
-            of_model = [of_column.get(model) for of_column in cells]
-            rows.append(BoardModel(model_id=model, group=batch.group, cells=of_model, **estimates))
-    # Groups are numbered in order, but for 0, which is the last one.
-    rows.sort(key=lambda row: (not row.group, row.group, *_place(row)))
+        _estimate_cells(index, columns, together)
+    rows = {row.model_id: row for batch in batches for row in batch.rows}
+    for at, column in enumerate(columns):
+        _rank_cells(index, column, [rows[model].cells[at] for model in column.enough])
     return Leaderboard(
         evaluations=evaluations,
-        models=rows,
+        # Groups are numbered in order, but for 0, which is the last one.
+        models=sorted(rows.values(), key=lambda row: (not row.group, row.group, *_place(row))),
         min_coverage=min_coverage,
         left_out=len(scopes) - len(columns),
     )
@@ -409,14 +396,13 @@ def _look(
 
     The means are those of the summary, unless they are beyond the range of doubles.
     """
-    query = query_of(scope)
     means = {
         model.model_id: model.mean_score if scope.graded else model.accuracy
-        for model in index.summary_of(query).by_model
+        for model in index.summary_of(scope).by_model
     }
-    table = index.table(query)
+    table = index.table(scope)
     cells = table.cells
-    is_answer = (cells.flags & ANSWERS > 0) & table.are_models(models)[cells.model]
+    is_answer = cells.is_answered & table.are_models(models)[cells.model]
     values = (cells.score if scope.graded else cells.share)[is_answer]
     numbers = count_of(cells.model[is_answer], len(table.models)).tolist()
     answered = {
@@ -424,7 +410,6 @@ def _look(
     }
     least = min_coverage * scope.questions
     return _Column(
-        query,
         scope,
         models,
         {model: mean for model, mean in means.items() if mean is not None},
@@ -437,15 +422,13 @@ def _look(
 class _Batch:
     """Models of one group that are in memory at the same time, and sums over their evaluations."""
 
-    def __init__(self, group: int, models: Sequence[str], shares: dict[int, Fraction]) -> None:
-        self.group = group
-        self.models = sorted(models)
+    def __init__(self, rows: list[BoardModel], shares: dict[int, Fraction]) -> None:
+        self.rows = rows  # of the models
         self.shares = shares  # of evaluations in the mean, by position
         self.is_tested = False  # whether models have ranks: those of the first batch of a group
         self.is_whole = False  # whether these are all models of the group
-        self.estimates: dict[str, Sequence[Any]] = {}  # of the models, by field of `BoardModel`
         self._mean: Any = 0.0  # values and draws, as `_draw_models` returns them
-        self._exact = [Fraction()] * len(models)  # the same mean of the values, exactly
+        self._exact = [Fraction()] * len(rows)  # the same mean of the values, exactly
         self._wins: Any = 0.0
         self._test: MeanTest | None = None
         self._better: Bools | None = None
@@ -467,26 +450,27 @@ class _Batch:
             self._better = significant(sums, lower=scope.lower_is_better)
             return
         if self._test is None:
-            self._test = MeanTest(len(self.models))
+            self._test = MeanTest(len(self.rows))
         self._test.add(sums, float(share))
 
     def finish(self) -> None:
         """Estimate what these sums are for, and drop them."""
-        models = len(self.models)
-        names = ("mean", "mean_rank", "win_share", "rank_best", "rank_worst")
-        found: dict[str, Sequence[Any]] = dict.fromkeys(names, [None] * models)
+        models = len(self.rows)
         if any(self.shares.values()):
             self._mean[0] = list(map(to_double, self._exact))
-            found["mean"] = _estimates(self._mean)
+            self._set("mean", self._mean)
         if self.is_whole and self.shares:
             wins = self._wins / len(self.shares)
-            found["mean_rank"] = _estimates(models - wins)
-            found["win_share"] = _estimates(wins / (models - 1))
+            self._set("mean_rank", models - wins)
+            self._set("win_share", wins / (models - 1))
         better = self._test.significant() if self._test else self._better
         if better is not None:
-            found["rank_best"], found["rank_worst"] = zip(*rank_ranges(better), strict=True)
-        self.estimates = found
+            set_ranks(self.rows, better)
         self._mean = self._wins = self._test = self._better = None
+
+    def _set(self, name: str, numbers: Array) -> None:
+        for row, own in zip(self.rows, _with_intervals(numbers), strict=True):
+            setattr(row, name, Estimate(*own))
 
 
 def _batches(columns: Sequence[_Column], weights: Sequence[float]) -> list[_Batch]:
@@ -513,8 +497,15 @@ def _batches(columns: Sequence[_Column], weights: Sequence[float]) -> list[_Batc
                     model,
                 )
             )
-        cut = [models[at : at + most] for at in range(0, len(models), most)]
-        made = [_Batch(number if places else 0, some, shares) for some in cut]
+        made = []
+        for at in range(0, len(models), most):
+            rows = [
+                BoardModel(
+                    model_id=model, group=number if places else 0, cells=[None] * len(columns)
+                )
+                for model in sorted(models[at : at + most])
+            ]
+            made.append(_Batch(rows, shares))
         made[0].is_tested = len(models) > 1
         made[0].is_whole = 1 < len(models) <= most
         batches += made
@@ -526,7 +517,7 @@ def _filled(batches: Sequence[_Batch]) -> Iterator[list[_Batch]]:
     most = current_limits().compared_models
     some: list[_Batch] = []
     for batch in batches:
-        if some and sum(len(one.models) for one in some) + len(batch.models) > most:
+        if some and sum(len(one.rows) for one in some) + len(batch.rows) > most:
             yield some
             some = []
         some.append(batch)
@@ -535,15 +526,12 @@ def _filled(batches: Sequence[_Batch]) -> Iterator[list[_Batch]]:
 
 
 def _estimate_cells(
-    index: QuestionTable,
-    columns: Sequence[_Column],
-    batches: Sequence[_Batch],
-    cells: list[dict[str, BoardCell]],
+    index: QuestionTable, columns: Sequence[_Column], batches: Sequence[_Batch]
 ) -> None:
-    """Estimate the cells of some batches of models, and add their evaluations to them."""
-    wanted = {model for batch in batches for model in batch.models}
-    for at, (column, of_column) in enumerate(zip(columns, cells, strict=True)):
-        models = [model for model in column.models if model in wanted and model in column.answered]
+    """Estimate all about some batches of models."""
+    rows = {row.model_id: row for batch in batches for row in batch.rows}
+    for at, column in enumerate(columns):
+        models = [model for model in column.models if model in rows and model in column.answered]
         if not models:
             continue
         tested = [
@@ -551,41 +539,33 @@ def _estimate_cells(
             for batch in batches
             if batch.is_tested and (batch.shares.get(at) or [*batch.shares] == [at])
         ]
-        ranks_cells = len(column.enough) > 1 and wanted.issuperset(column.enough)
-        both, sums = _draw_models(index, column, models, with_sums=ranks_cells or bool(tested))
         enough = set(column.enough)
-        for place, (model, low, high) in enumerate(
-            zip(models, *interval_ends(both[1:]).tolist(), strict=True)
-        ):
-            of_column[model] = BoardCell(
-                value=float(both[0, place]),
-                low=low,
-                high=high,
-                questions=column.answered[model],
-                counts=model in enough,
+        ranks_cells = len(enough) > 1 and rows.keys() >= enough
+        both, sums = _draw_models(index, column, models, with_sums=ranks_cells or bool(tested))
+        for model, numbers in zip(models, _with_intervals(both), strict=True):
+            rows[model].cells[at] = BoardCell(
+                *numbers, questions=column.answered[model], counts=model in enough
             )
         place_of = {model: place for place, model in enumerate(models)}
         if sums and ranks_cells:
-            _set_ranks(column, of_column, sums.chosen([place_of[model] for model in column.enough]))
+            of_column = [rows[model].cells[at] for model in column.enough]
+            own = sums.chosen([place_of[model] for model in column.enough])
+            set_ranks(of_column, significant(own, lower=column.scope.lower_is_better))
         for batch in batches:
             if at in batch.shares:
-                places = [place_of[model] for model in batch.models]
+                places = [place_of[row.model_id] for row in batch.rows]
                 of_batch = sums.chosen(places) if sums and batch in tested else None
                 batch.add(at, column.scope, both[:, places], of_batch)
+    for batch in batches:
+        batch.finish()
 
 
-def _rank_cells(index: QuestionTable, column: _Column, cells: dict[str, BoardCell]) -> None:
+def _rank_cells(index: QuestionTable, column: _Column, cells: Sequence[BoardCell | None]) -> None:
     """Rank the cells of an evaluation whose models were not in memory at the same time."""
-    enough = column.enough
-    if 1 < len(enough) <= current_limits().compared_models and cells[enough[0]].rank_best is None:
-        _set_ranks(column, cells, pair_sums(column.blocks(index, enough), len(enough)))
-
-
-def _set_ranks(column: _Column, cells: dict[str, BoardCell], sums: PairSums) -> None:
-    ranges = rank_ranges(significant(sums, lower=column.scope.lower_is_better))
-    for model, (best, worst) in zip(column.enough, ranges, strict=True):
-        cells[model].rank_best = best
-        cells[model].rank_worst = worst
+    is_ranked = any(cell and cell.rank_best for cell in cells[:1])
+    if 1 < len(cells) <= current_limits().compared_models and not is_ranked:
+        sums = pair_sums(column.blocks(index, column.enough), len(cells))
+        set_ranks(cells, significant(sums, lower=column.scope.lower_is_better))
 
 
 def _draw_models(
@@ -593,7 +573,7 @@ def _draw_models(
 ) -> tuple[Array, PairSums | None]:
     """The means of some models, followed by those in each draw; and the sums of all pairs."""
     scope = column.scope
-    rows = min(int(index.table(column.query).clusters.max()) + 1, BUNDLES)
+    rows = min(int(index.table(scope).clusters.max()) + 1, BUNDLES)
     sums = np.zeros((rows, len(models)))
     counts = np.zeros((rows, len(models)))
 
@@ -618,9 +598,6 @@ def _draw_models(
     return np.vstack([values, draws]), pairs
 
 
-def _estimates(rows: Array) -> list[Estimate]:
-    """The estimates of all models: the first row has the values, the others are draws."""
-    return [
-        Estimate(*numbers)
-        for numbers in zip(rows[0].tolist(), *interval_ends(rows[1:]).tolist(), strict=True)
-    ]
+def _with_intervals(rows: Array) -> Iterator[tuple[float, ...]]:
+    """The numbers of the estimates of all models: the first row has values, others are draws."""
+    return zip(rows[0].tolist(), *interval_ends(rows[1:]).tolist(), strict=True)

@@ -17,6 +17,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import repeat
+from operator import itemgetter
 from typing import TypeVar
 
 import msgspec
@@ -26,7 +27,7 @@ from msgspec.structs import replace
 from fastrec.answers.codes import Array, count_of, is_there
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.facts import Facts, facts_of, mean_lengths, spread_range
-from fastrec.answers.finding import find_questions, shortest_prefixes
+from fastrec.answers.finding import find_questions
 from fastrec.answers.items import EvaluationItems, analyse_items
 from fastrec.answers.reading import (
     IN_ANSWER,
@@ -50,14 +51,13 @@ from fastrec.answers.table import (
 )
 from fastrec.answers.trials import read_trials
 from fastrec.corpus.columns import METADATA
-from fastrec.corpus.sources import has_sources
 from fastrec.filters import matches_any
 from fastrec.judge.parse import spell
 from fastrec.progress import Progress
-from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.summary.document import EvaluationSummary, filled
 from fastrec.summary.present_choice import with_directions
 from fastrec.where import text_of, without_group
+from fastrec.wording import Scope as Named
 
 _KEPT = 16  # queries, and choices of models
 _KEPT_SEARCHES = 4
@@ -101,7 +101,7 @@ class QuestionTable:
             for number, scope in enumerate(self.scopes)
         }
         self._lock = threading.RLock()
-        self._facts: _Kept[tuple[int, tuple[str, ...], bool], Facts] = _Kept()
+        self._facts: _Kept[tuple[Scope, tuple[str, ...]], Facts] = _Kept()
         self._ids: _Kept[Query, Array] = _Kept()
         # By text and evaluation: the numbers of records with this text, and where it is.
         self._found: _Kept[tuple[str, str | None], tuple[Array, Array]] = _Kept()
@@ -120,28 +120,29 @@ class QuestionTable:
             if (without_group(scope.evaluation_name), scope.metric) in lower:
                 self.scopes[number] = replace(scope, lower_is_better=True, graded=True)
 
-    def scope(self, query: Query) -> Scope | None:
+    def scope(self, query: Named) -> Scope | None:
         number = self._numbers.get((query.evaluation_name, query.metric))
         return None if number is None else self.scopes[number]
 
-    def _number(self, query: Query) -> int:
+    def _number(self, query: Named) -> int:
         return self._numbers[query.evaluation_name, query.metric]
 
-    def summary_of(self, query: Query) -> EvaluationSummary:
+    def _scope(self, query: Named) -> Scope:
+        return self.scopes[self._number(query)]
+
+    def summary_of(self, query: Named) -> EvaluationSummary:
         """The results of the scope of a query."""
         return self.evaluations[self._number(query)]
 
-    def table(self, query: Query) -> ScopeRecords:
+    def table(self, query: Named) -> ScopeRecords:
         """The records of the scope of a query."""
-        number = self._number(query)
-        table = self._records.of(number)
-        table.check_models(self.scopes[number].models)
+        table = self._records.of(self._number(query))
+        table.check_models(self._scope(query).models)
         return table
 
     def facts(self, query: Query) -> Facts:
         """What the models of a query made of each question of its scope."""
-        number = self._number(query)
-        scope = self.scopes[number]
+        scope = self._scope(query)
         models = () if len(query.models) == len(scope.models) else query.models
 
         def make() -> Facts:
@@ -149,7 +150,7 @@ class QuestionTable:
             return facts_of(table, table.are_models(models), graded=scope.graded)
 
         with self._lock:
-            return self._facts.get_or_make((number, models, scope.graded), make)
+            return self._facts.get_or_make((scope, models), make)
 
     def ids(self, query: Query) -> Array:
         """The questions that a query chooses, in its order: positions among those of its scope."""
@@ -180,8 +181,7 @@ class QuestionTable:
         if query.sample_ids:
             chosen &= _has_sample_id(table, query.sample_ids)
         if query.hashes:
-            hashes = map(table.hash_of, range(table.questions))
-            chosen &= np.array([matches_any(each, query.hashes) for each in hashes], dtype=np.bool_)
+            chosen &= _matching(table.hashes(), query.hashes)
         order = self._order(query, facts)
         return order[chosen[order]]
 
@@ -190,7 +190,9 @@ class QuestionTable:
         if query.which == "metrics-differ":
             is_kind = self._metrics_differ(query)
         elif query.which in ITEM_FLAGS:
-            is_kind = self._has_flag(query, ITEM_FLAGS[query.which])
+            flagged = self.flagged(query, [ITEM_FLAGS[query.which]])
+            hashes = self.table(query).hashes()
+            is_kind = np.array([name in flagged for name in hashes], dtype=np.bool_)
         else:
             answers = facts.kinds & ANSWERS
             is_kind = {
@@ -206,19 +208,20 @@ class QuestionTable:
 
     def items(self, query: Query, *, subset: int | None = None, seed: int = 0) -> EvaluationItems:
         """What scores say about the questions of the scope of a query, by the models that count."""
-        scope = self.scopes[self._number(query)]
         table = self.table(query)
-        return analyse_items(self.selection, table, scope, query.models, subset=subset, seed=seed)
+        return analyse_items(table, self._scope(query), query.models, subset=subset, seed=seed)
 
-    def _has_flag(self, query: Query, flag: str) -> Array:
-        flagged = {item.sample_hash for item in self.items(query).questions if flag in item.flags}
-        table = self.table(query)
-        hashes = map(table.hash_of, range(table.questions))
-        return np.array([name in flagged for name in hashes], dtype=np.bool_)
+    def flagged(self, query: Query, flags: Sequence[str]) -> dict[str, list[str]]:
+        """The flags of the questions that have one of some flags, by `sample_hash`."""
+        return {
+            item.sample_hash: item.flags
+            for item in self.items(query).questions
+            if not set(flags).isdisjoint(item.flags)
+        }
 
     def _order(self, query: Query, facts: Facts) -> Array:
         """The questions of a scope in the order of a query; those without a value come last."""
-        scope = self.scopes[self._number(query)]
+        scope = self._scope(query)
         with np.errstate(invalid="ignore", divide="ignore"):
             value = facts.score if scope.graded else facts.right / facts.models
         if scope.graded and scope.lower_is_better:
@@ -236,7 +239,7 @@ class QuestionTable:
 
     def _metrics_differ(self, query: Query) -> Array:
         """Whether another metric of the same models has another outcome of a model."""
-        scope = self.scopes[self._number(query)]
+        scope = self._scope(query)
         table = self.table(query)
         differs = np.zeros(table.questions, dtype=np.bool_)
         mine = _flags_by_question(table)
@@ -245,7 +248,7 @@ class QuestionTable:
                 other.evaluation_name == scope.evaluation_name and other.models == scope.models
             )
             if is_same and other.metric != scope.metric:
-                for name, flags in _flags_by_question(self.table(query_of(other))).items():
+                for name, flags in _flags_by_question(self.table(other)).items():
                     if mine.get(name, flags) != flags:
                         differs[table.numbers[name]] = True
         return differs
@@ -316,28 +319,24 @@ class QuestionTable:
         models = [
             PhraseModel(model_id=model, found=hits, answers=number, share=hits / number)
             for model, hits, number in zip(table.models, found, answers, strict=True)
-            if not query.models or model in query.models
+            if model in (query.models or table.models)
         ]
         return sorted(models, key=lambda model: -model.share)
 
     def page(self, query: Query, offset: int = 0, limit: int = 100) -> Page:
         """Some of the questions that a query chooses, in its order."""
-        page = self._page(query, offset, limit)
-        self._add_texts(page.rows)
+        (page,) = self.pages([query], limit, offset)
         return page
 
-    def _page(self, query: Query, offset: int, limit: int) -> Page:
-        """The same without texts."""
-        ids = self.ids(query)
-        rows = self._rows(query, ids[offset : offset + limit].tolist())
-        models = []
-        if query.text and query.place != "input":
-            models = self._phrase_models(query)
-        return Page(total=len(ids), rows=rows, phrase_models=models)
-
-    def pages(self, queries: Sequence[Query], limit: int) -> list[Page]:
-        """The first page of each of many queries."""
-        pages = [self._page(query, 0, limit) for query in queries]
+    def pages(self, queries: Sequence[Query], limit: int, offset: int = 0) -> list[Page]:
+        """The same of each of many queries."""
+        pages = []
+        for query in queries:
+            ids = self.ids(query)
+            page = Page(len(ids), self._rows(query, ids[offset : offset + limit].tolist()))
+            if query.text and query.place != "input":
+                page.phrase_models = self._phrase_models(query)
+            pages.append(page)
         self._add_texts([row for page in pages for row in page.rows])
         return pages
 
@@ -357,7 +356,7 @@ class QuestionTable:
         """The same without texts."""
         if not ids:
             return []
-        scope = self.scopes[self._number(query)]
+        scope = self._scope(query)
         table = self.table(query)
         facts = self.facts(query)
         input_chars = self._input_chars(query)
@@ -407,14 +406,9 @@ class QuestionTable:
             questions = np.unique(table.question[np.isin(table.number, numbers)])
             first = table.number[table.first[questions]].tolist()
             rows += zip(first, repeat(query), questions.tolist(), strict=False)
-        rows.sort(key=lambda row: row[0])
-        return self._add_texts(
-            [self._rows(query, [question])[0] for _, query, question in rows[:limit]]
-        )
-
-    def prefixes_of(self, hashes: Iterable[str], shortest: int) -> dict[str, str]:
-        """The shortest beginning of each `sample_hash` that `find`s no other hash."""
-        return shortest_prefixes(self.selection, hashes, shortest)
+        rows.sort(key=itemgetter(0))
+        found = [self._rows(query, [question])[0] for _, query, question in rows[:limit]]
+        return self._add_texts(found)
 
     def number_of(self, query: Query, name: str) -> int | None:
         """Find a question by its name.
@@ -467,9 +461,9 @@ class QuestionTable:
         """
         ids, place = self._position(query, name)
         following = ids[0 if place is None else place + 1 :]
-        if not len(following):
-            return None
-        return self._first(query, following[self.facts(query).spread[following] > 0])
+        if len(following):
+            following = following[self.facts(query).spread[following] > 0]
+        return self._first(query, following)
 
     def _first(self, query: Query, ids: Array) -> QuestionRow | None:
         return self.rows(query, [int(ids[0])])[0] if len(ids) else None
@@ -489,33 +483,23 @@ class QuestionTable:
         number = self.number_of(query, name)
         if number is None:
             return {}
-        scope = self.scopes[self._number(query)]
+        scope = self._scope(query)
         cells = self.table(query).cells
         places = np.flatnonzero(cells.question == number)
-        values = (cells.score if scope.graded else cells.share)[places]
-        known = dict(
-            zip(
-                cells.model[places].tolist(),
-                zip(cells.flags[places].tolist(), values.tolist(), strict=True),
-                strict=True,
-            )
-        )
-
-        def order(model: int) -> tuple[bool, bool, float]:
-            flags, value = known.get(model, (0, 0.0))
-            if not flags & ANSWERS:
-                return not flags, True, 0.0
-            return False, False, value if scope.lower_is_better else -value
-
-        best_first = sorted(range(len(scope.models)), key=order)
-        found = ((model, *known.get(model, (0, 0.0))) for model in best_first)
+        flags = np.zeros(len(scope.models), dtype=np.uint8)
+        flags[cells.model[places]] = cells.flags[places]
+        values = np.zeros(len(scope.models))
+        values[cells.model[places]] = (cells.score if scope.graded else cells.share)[places]
+        lowest_first = values if scope.lower_is_better else -values
+        order = np.lexsort((lowest_first, flags & ANSWERS == 0, flags == 0)).tolist()
         return {
-            scope.models[model]: (OUTCOMES_BY_FLAGS[flags], value) for model, flags, value in found
+            scope.models[model]: (OUTCOMES_BY_FLAGS[flags[model]], float(values[model]))
+            for model in order
         }
 
     def scale(self, query: Query) -> tuple[float, float] | None:
         """The ends of the scale of a graded metric: 0 and 1, or the scores beyond them."""
-        if not self.scopes[self._number(query)].graded:
+        if not self._scope(query).graded:
             return None
         scores = self.table(query).cells.score
         return float(scores.min(initial=0)), float(scores.max(initial=1))
@@ -528,7 +512,7 @@ class QuestionTable:
         table = self.table(query)
         places = np.flatnonzero(table.question == number)
         repeated = count_of(table.model[places], len(table.models)) > 1
-        trials = read_trials(self.selection, table, places[repeated[table.model[places]]])
+        trials = read_trials(table, places[repeated[table.model[places]]])
         return {
             model: [OUTCOMES_BY_FLAGS[trial.flag] for trial in own]
             for (_, model), own in trials.items()
@@ -544,9 +528,13 @@ class QuestionTable:
         """The numbers of the records of the questions and models of a query, in order."""
         if self.scope(query) is None:
             return np.array([], dtype=np.int64)
+        return np.sort(self.table(query).number[self.chosen(query)])
+
+    def chosen(self, query: Query) -> Array:
+        """By record of a scope: whether a query chooses its question and its model."""
         table = self.table(query)
         is_chosen = np.isin(table.question, self.ids(query))
-        return np.sort(table.number[is_chosen & table.are_models(query.models)[table.model]])
+        return is_chosen & table.are_models(query.models)[table.model]
 
     def answers(
         self, row: QuestionRow, models: Sequence[str] = (), most: int | None = None
@@ -558,16 +546,10 @@ class QuestionTable:
         Raises:
             UsageError: There are more than `most` of them.
         """
-        table = self.table(Query(evaluation_name=row.evaluation_name, metric=row.metric))
+        table = self.table(row)
         is_chosen = (table.question == row.number) & table.are_models(models)[table.model]
-        return read_answers(
-            self.selection,
-            np.sort(table.number[is_chosen]),
-            schema=CORPUS_LABELS[self.manifest.schema],
-            sample_hash=row.sample_hash,
-            has_sources=has_sources(self.manifest),
-            most=most,
-        )
+        numbers = np.sort(table.number[is_chosen])
+        return read_answers(self.selection, numbers, row.sample_hash, most)
 
     @cached_property
     def fields(self) -> list[tuple[str, str]]:
@@ -602,10 +584,13 @@ def _has_only(table: ScopeRecords, model: str, flag: int) -> Array:
     return is_there(cells.question[is_own & (cells.flags & ANSWERS == flag)], table.questions)
 
 
+def _matching(names: Iterable[str], patterns: Sequence[str]) -> Array:
+    return np.array([matches_any(name, patterns) for name in names], dtype=np.bool_)
+
+
 def _has_sample_id(table: ScopeRecords, patterns: Sequence[str]) -> Array:
     """Whether each question has a record whose `sample_id` matches."""
-    ids = map(str, table.records.sample_ids)
-    is_match = np.array([matches_any(sample_id, patterns) for sample_id in ids], dtype=np.bool_)
+    is_match = _matching(map(str, table.records.sample_ids), patterns)
     of_record = is_match[table.records.sample_id[table.place]]
     return is_there(table.question[of_record], table.questions)
 
@@ -624,6 +609,6 @@ def scope_of(evaluation: EvaluationSummary) -> Scope:
     return filled(Scope, evaluation, models=tuple(model.model_id for model in evaluation.by_model))
 
 
-def query_of(scope: Scope) -> Query:
+def query_of(scope: Named) -> Query:
     """All questions of a scope."""
     return Query(evaluation_name=scope.evaluation_name, metric=scope.metric)

@@ -4,16 +4,17 @@ Rank ranges come from tests (`statistics.ranks`). If questions come in clusters,
 intervals are over these (`statistics.clusters`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from fastrec.answers.question_table import QuestionTable
-from fastrec.answers.table import Query
 from fastrec.answers.values import value_blocks
 from fastrec.limits import current_limits
 from fastrec.statistics.clusters import cluster_errors
 from fastrec.statistics.intervals import score_interval, wilson_interval
+from fastrec.statistics.p_values import Bools
 from fastrec.statistics.ranks import pair_sums, rank_ranges, significant
 from fastrec.summary.present_ranking import EvaluationStats, ModelStats
 
@@ -28,15 +29,16 @@ def add_ranks(
         for model in ranked[most:]:
             model.unranked = f"only the first {most:,} models are tested"
         names = [model.model_id for model in ranked[:most]]
-        query = Query(evaluation_name=one.evaluation_name, metric=one.metric)
         graded = one.by == "score"
-        sums = pair_sums(
-            value_blocks(index, query, names, graded=graded, common=common), len(names)
-        )
-        ranges = rank_ranges(significant(sums, lower=graded and one.lower_is_better))
-        for model, (best, worst) in zip(ranked, ranges, strict=False):
-            model.rank_best = best
-            model.rank_worst = worst
+        sums = pair_sums(value_blocks(index, one, names, graded=graded, common=common), len(names))
+        set_ranks(ranked[:most], significant(sums, lower=graded and one.lower_is_better))
+
+
+def set_ranks(models: Iterable[Any], better: Bools) -> None:
+    """Set the rank ranges of models, given which are significantly better than which."""
+    for model, (best, worst) in zip(models, rank_ranges(better), strict=True):
+        model.rank_best = best
+        model.rank_worst = worst
 
 
 def add_cluster_errors(
@@ -44,13 +46,12 @@ def add_cluster_errors(
 ) -> None:
     """Set the standard errors and intervals of models over clusters of questions."""
     for one in evaluations:
-        query = Query(evaluation_name=one.evaluation_name, metric=one.metric)
-        one.clusters = int(index.table(query).clusters.max()) + 1
+        one.clusters = int(index.table(one).clusters.max()) + 1
         models = [model for model in one.by_model if model.questions]
         names = [model.model_id for model in models]
         for graded in (False, True):
             means = [model.mean_score if graded else model.accuracy for model in models]
-            blocks = value_blocks(index, query, names, graded=graded, common=common)
+            blocks = value_blocks(index, one, names, graded=graded, common=common)
             errors = cluster_errors(blocks, np.array(means, dtype=np.float64))
             for model, (error, effective) in zip(models, errors, strict=True):
                 if effective < model.questions:  # else the numbers over questions are exact

@@ -9,7 +9,6 @@ decoded.
 """
 
 import re
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -30,10 +29,11 @@ from fastrec.corpus.scan import (
     skim_lines,
     with_progress,
 )
-from fastrec.corpus.sources import Source, read_sources
+from fastrec.corpus.sources import Source, has_sources, read_sources
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.judge.parse import parse
 from fastrec.progress import Progress
+from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema, build
 from fastrec.schemas.view import REFUSALS, view, view_decoder
 from fastrec.sorting.keys import METRIC
@@ -59,13 +59,7 @@ class Answer(msgspec.Struct, kw_only=True):
 
 
 def read_answers(
-    selection: Selection,
-    numbers: Array,
-    *,
-    schema: Schema,
-    sample_hash: str,
-    has_sources: bool,
-    most: int | None = None,
+    selection: Selection, numbers: Array, sample_hash: str, most: int | None
 ) -> list[Answer]:
     """Read some records of a question, given their numbers in ascending order.
 
@@ -78,6 +72,7 @@ def read_answers(
             "--model, "
             f"or read the records with `fastrec cat CORPUS --hash {sample_hash}`"
         )
+    schema = CORPUS_LABELS[selection.manifest.schema]
     decode = msgspec.json.Decoder(schema.record).decode
     answers: list[Answer] = []
     try:
@@ -90,16 +85,14 @@ def read_answers(
     except REFUSALS as exc:
         path = selection.part_of(int(numbers[len(answers)])).path
         raise CorpusError(path, f"has a line that is not a record: {exc}; {VERIFY_HINT}") from exc
-    if has_sources:
+    if has_sources(selection.manifest):
         for answer, source in zip(answers, _sources(selection, numbers), strict=True):
             answer.source = source
     return answers
 
 
 def _sources(selection: Selection, numbers: Array) -> Iterator[Source]:
-    bounds = np.searchsorted(numbers, selection.starts)
-    for part in np.flatnonzero(bounds[1:] > bounds[:-1]).tolist():
-        positions = numbers[bounds[part] : bounds[part + 1]] - selection.starts[part]
+    for part, positions in selection.by_part(numbers):
         yield from read_sources(selection.corpus, selection.parts[part].entry, positions.tolist())
 
 
@@ -190,40 +183,31 @@ def find_phrase(
     selection: Selection, parts: Sequence[int], phrase: str, *, jobs: int, progress: Progress | None
 ) -> tuple[Array, Array]:
     """Find the records of some parts that have a phrase: their numbers, and where it is."""
-    found: list[tuple[Array, Array]] = [
-        (np.array([], dtype=np.int64), np.array([], dtype=np.uint8))
-    ]
+    found = [np.empty((0, 2), dtype=np.int64)]
     try:
         phrase.encode()
     except UnicodeEncodeError:  # no record has such text
-        return found[0]
+        parts = ()
     files = [selection.parts[part] for part in parts]
     size = sum(part.entry.text_bytes for part in files)
     tasks = [_Task(part, phrase.casefold()) for part in files]
     done = run_in_order(_search_part, tasks, text_bytes=size, jobs=jobs)
-    for part, (positions, places) in zip(
-        parts, with_progress(done, files, progress, "search"), strict=True
-    ):
-        numbers = np.frombuffer(positions, dtype=np.int64) + selection.starts[part]
-        found.append((numbers, np.frombuffer(places, dtype=np.uint8)))
-    return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
+    for part, hits in zip(parts, with_progress(done, files, progress, "search"), strict=True):
+        found.append(hits + np.array([selection.starts[part], 0]))
+    numbers, places = np.concatenate(found).T
+    return numbers, places
 
 
-def _search_part(task: _Task) -> tuple[bytes, bytes]:
+def _search_part(task: _Task) -> Array:
     """Find the records of a part that have a phrase: their positions, and where it is.
 
     Runs in a worker.
     """
-    positions = array("q")
-    places = bytearray()
     try:
-        for position, place in _hits(task):
-            positions.append(position)
-            places.append(place)
+        return np.array(list(_hits(task)), dtype=np.int64).reshape(-1, 2)
     except REFUSALS as exc:
         reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
         raise CorpusError(task.part.path, reason) from exc
-    return positions.tobytes(), bytes(places)
 
 
 def _lines_with(text: bytes, needles: Sequence[bytes]) -> Iterator[tuple[int, int]]:

@@ -15,10 +15,10 @@ from __future__ import annotations
 import math
 import threading
 from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
-from functools import cached_property
+from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -168,6 +168,10 @@ class Cells(NamedTuple):
     records: Array  # how many there are
     place: Array  # By record: the position of its cell.
 
+    @property
+    def is_answered(self) -> Array:
+        return self.flags & ANSWERS > 0
+
 
 class ScopeRecords:
     """The records of a scope, in the order of the corpus."""
@@ -192,9 +196,18 @@ class ScopeRecords:
         self.models = tuple(names[at] for at in order)
         self.model = ranks[places]
 
+    @property
+    def is_answer(self) -> Array:
+        """Whether each record is an answer."""
+        return np.asarray(self.flag & ANSWERS > 0)
+
     def hash_of(self, question: int) -> str:
         place = self.place.start + int(self.first[question])
         return str(self.records.hashes[int(self.records.hash[place])])
+
+    def hashes(self) -> Iterator[str]:
+        """Yield the hash of each question."""
+        return map(self.hash_of, range(self.questions))
 
     def are_models(self, models: Collection[str]) -> Array:
         """Whether each model of the scope is one of some models; without any, all are."""
@@ -243,7 +256,7 @@ class ScopeRecords:
     def cells(self) -> Cells:
         first, place = distinct_of(self.question, self.model)
         count = len(first)
-        is_answer = self.flag & ANSWERS > 0
+        is_answer = self.is_answer
         flags = np.zeros(count, dtype=np.uint8)
         np.bitwise_or.at(flags, place, self.flag)
         answers = count_of(place[is_answer], count)
@@ -281,9 +294,13 @@ class RecordsOfScopes:
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
-        self._kept: OrderedDict[range, Records] = OrderedDict()
-        self._tables: dict[int, ScopeRecords] = {}
         self._lock = threading.RLock()
+
+        @lru_cache(_KEPT)
+        def load(run: range) -> tuple[Records, dict[int, ScopeRecords]]:
+            return Records(selection, run), {}
+
+        self._load = load
 
     @cached_property
     def runs(self) -> list[range]:
@@ -301,23 +318,16 @@ class RecordsOfScopes:
     def load(self, run: range) -> Records:
         """The records of some scopes that are loaded together."""
         with self._lock:
-            if run not in self._kept:
-                self._kept[run] = Records(self._selection, run)
-                while len(self._kept) > _KEPT:
-                    gone, _ = self._kept.popitem(last=False)
-                    for scope in gone:
-                        self._tables.pop(scope, None)
-            self._kept.move_to_end(run)
-            return self._kept[run]
+            return self._load(run)[0]
 
     def of(self, scope: int) -> ScopeRecords:
         """The records of a scope."""
         with self._lock:
-            at = bisect_right([run.start for run in self.runs], scope) - 1
-            records = self.load(self.runs[at])
-            if scope not in self._tables:
-                self._tables[scope] = records.of_scope(scope)
-            return self._tables[scope]
+            run = self.runs[bisect_right(self.runs, scope, key=attrgetter("start")) - 1]
+            records, tables = self._load(run)
+            if scope not in tables:
+                tables[scope] = records.of_scope(scope)
+            return tables[scope]
 
 
 def records_by_scope(selection: Selection) -> list[int]:

@@ -39,6 +39,7 @@ from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import shard_at
 from fastrec.summary.present_choice import no_match
 from fastrec.where import (
+    FieldPath,
     GroupBy,
     group_values,
     grouped_name,
@@ -66,8 +67,10 @@ Groups = tuple[GroupBy, ...]
 class Selection:
     """The records of a corpus that count. May be used by several threads."""
 
-    def __init__(self, corpus: AnyPath) -> None:
-        """Select all records."""
+    def __init__(self, corpus: AnyPath, *, jobs: int = 1, progress: Progress | None = None) -> None:
+        """Select all records; `jobs` and `progress` are for reading the text of records."""
+        self._jobs = jobs
+        self._progress = progress
         self.reader = open_corpus(corpus)
         self.corpus = self.reader.path
         self.manifest = self.reader.manifest
@@ -82,11 +85,10 @@ class Selection:
         # By number: the cluster of the question of a record, if questions come in clusters.
         self.clusters: Array | None = None
         self.notes: list[str] = []  # about these
-        self._codes: list[
-            Array
-        ] = []  # by part, the scope of each record, or -1; empty if all records count
+        # By part, the scope of each record, or -1; empty if all records count.
+        self._codes: list[Array] = []
         # By part, the record of each scope code, if a record may have several groups.
-        self._positions: list[Array] = []
+        self._positions: Sequence[Array] = ()
 
     def columns(self, part: int) -> PartColumns:
         """The columns of a part."""
@@ -122,15 +124,8 @@ class Selection:
             return np.arange(self.starts[part], self.starts[part + 1])
         return np.flatnonzero(self.scope_codes(part) >= 0) + int(self.starts[part])
 
-    def filtered(
-        self,
-        filters: Filters,
-        *,
-        jobs: int = 1,
-        progress: Progress | None = None,
-        allow_empty: bool = False,
-    ) -> Selection:
-        """Select the records that match some filters.
+    def filtered(self, filters: Filters, *, allow_empty: bool = False) -> Selection:
+        """Select the records of the corpus that match some filters.
 
         Raises:
             UsageError: A condition is about a field that no record has.
@@ -138,40 +133,29 @@ class Selection:
         """
         if not filters:
             return self
-        made = Selection(self.reader)
-        made.is_whole = False
         masks: list[Array] = []
         to_read: list[Array] = []
         for part in range(len(self.parts)):
-            positions = (
-                None if self.is_whole else np.flatnonzero(self.scope_codes(part) >= 0).tolist()
-            )
-            found = ColumnFilter(
-                self.columns(part), filters, positions, has_metrics=self._has_metrics
-            )
+            found = ColumnFilter(self.columns(part), filters, has_metrics=self._has_metrics)
             masks.append(_mask(found.positions, self.parts[part].entry.records))
             to_read.append(_mask(found.to_read, self.parts[part].entry.records))
-        for part, read in self._read(to_read, filters, [()] * len(masks), jobs, progress):
-            masks[part][to_read[part]] = np.frombuffer(read.matches, dtype=np.bool_)
+        for part, read in self._read(to_read, filters, [()] * len(masks)):
+            masks[part][to_read[part]] = read.matches
         codes = [np.where(mask, self.scope_codes(part), -1) for part, mask in enumerate(masks)]
         if not allow_empty and not any(mask.any() for mask in masks):
             check_known_fields([self], filters, nothing_matches=True)
             raise no_match(filters, self.summary.evaluations)
-        made._number_scopes(self.scopes, codes)
-        return made
+        return self._with_scopes(self.scopes, codes)
 
-    def grouped(
-        self, groups: Groups, *, jobs: int = 1, progress: Progress | None = None
-    ) -> Selection:
+    def grouped(self, groups: Groups) -> Selection:
         """Select the same records, with an evaluation for each group."""
         if not groups:
             return self
-        made = Selection(self.reader)
-        made.is_whole = False
         scopes = Values()  # as tuples of the scope and the code of each group
         codes: list[Array] = []
+        of_rows: list[Array] = []  # positions of records
         models: set[tuple[int, str]] = set()  # of each scope
-        for part, fields in self._fields(groups, jobs, progress):
+        for part, fields in self._fields(groups):
             positions = np.flatnonzero(self.scope_codes(part) >= 0)
             columns = [self.scope_codes(part)[positions]]
             labels: list[Sequence[Any]] = [range(len(self.scopes))]
@@ -186,17 +170,16 @@ class Selection:
                 for names, column in zip(labels, columns, strict=True)
             ]
             codes.append(scopes.add(list(zip(*keys, strict=True)))[place])
-            made._positions.append(positions)
+            of_rows.append(positions)
             models |= self._models_of(part, positions, codes[-1])
             _check_groups(groups, len(models))
         names = [
             (grouped_name(self.scopes[number][0], key), self.scopes[number][1])
             for number, *key in scopes.list()
         ]
-        made._number_scopes(names, codes)
-        return made
+        return self._with_scopes(names, codes, of_rows)
 
-    def set_clusters(self, field: str, *, jobs: int = 1, progress: Progress | None = None) -> None:
+    def set_clusters(self, field: str) -> None:
         """Put questions with the same value of a field into a cluster.
 
         A question has the value of its first record with one. Without any, it is a cluster of its
@@ -210,7 +193,7 @@ class Selection:
         values.add([""])  # of records without the field
         by_part = [
             values.add([group.code_of(first) for first, *_ in own.values])[own.codes]
-            for _, (own,) in self._fields((group,), jobs, progress)
+            for _, (own,) in self._fields((group,))
         ]
         codes = np.concatenate(by_part)
         numbers = np.arange(len(codes))
@@ -227,12 +210,10 @@ class Selection:
             text = f"{counted(several, 'question')} with several values of {field}"
             self.notes = [f"{text}: the first one counts"]
 
-    def count_numbers(
-        self, group: GroupBy, *, jobs: int = 1, progress: Progress | None = None
-    ) -> Counter[Any]:
+    def count_numbers(self, group: GroupBy) -> Counter[Any]:
         """Count the numbers of the field of a group."""
         counts: Counter[Any] = Counter()
-        for part, (field,) in self._fields((group,), jobs, progress):
+        for part, (field,) in self._fields((group,)):
             records = np.bincount(
                 field.codes[self.scope_codes(part) >= 0], minlength=len(field.values)
             )
@@ -315,8 +296,10 @@ class Selection:
         places = np.flatnonzero(np.isin(numbers, list(exact))).tolist() if exact else []
         return {place: exact[int(numbers[place])] for place in places}
 
-    def _number_scopes(self, scopes: Sequence[ScopeName], codes: list[Array]) -> None:
-        """Set the scope of each record.
+    def _with_scopes(
+        self, scopes: Sequence[ScopeName], codes: list[Array], positions: Sequence[Array] = ()
+    ) -> Selection:
+        """Select the records that have one of some scopes, given the scope of each, or -1.
 
         Scopes without records are left out, the others are in order.
         """
@@ -325,14 +308,16 @@ class Selection:
             used[of_part] = True
         kept = np.flatnonzero(used[:-1]).tolist()
         kept.sort(key=lambda number: _order(scopes[number]))
-        self.scopes = [scopes[number] for number in kept]
+        made = Selection(self.reader, jobs=self._jobs, progress=self._progress)
+        made.is_whole = False
+        made.scopes = [scopes[number] for number in kept]
         new = np.full(len(scopes) + 1, -1, dtype=np.int32)
         new[kept] = np.arange(len(kept))
-        self._codes = [new[of_part] for of_part in codes]
+        made._codes = [new[of_part] for of_part in codes]
+        made._positions = positions
+        return made
 
-    def _fields(
-        self, groups: Groups, jobs: int, progress: Progress | None
-    ) -> Iterator[tuple[int, list[Field]]]:
+    def _fields(self, groups: Groups) -> Iterator[tuple[int, list[Field]]]:
         """Yield each part with the values of the field of each group in its records."""
         known = [[self._field(part, group) for group in groups] for part in range(len(self.parts))]
         unread = [
@@ -340,12 +325,10 @@ class Selection:
             for fields in known
         ]
         masks = [self.scope_codes(part) >= 0 for part in range(len(self.parts))]
-        to_read = [
-            mask if some else np.zeros_like(mask) for mask, some in zip(masks, unread, strict=True)
-        ]
-        read = self._read(to_read, Filters(), unread, jobs, progress)
+        to_read = [mask & bool(some) for mask, some in zip(masks, unread, strict=True)]
+        read = self._read(to_read, _NO_FILTERS, unread)
         for part, fields in enumerate(known):
-            if unread[part] and to_read[part].any():
+            if to_read[part].any():
                 _, found = next(read)
                 texts = iter([_spread(masks[part], *field) for field in found.fields])
                 fields = [next(texts) if field is None else field for field in fields]
@@ -368,12 +351,7 @@ class Selection:
         return METRIC in CORPUS_LABELS[self.manifest.schema].sort_fields
 
     def _read(
-        self,
-        to_read: Sequence[Array],
-        filters: Filters,
-        groups: Sequence[Groups],
-        jobs: int,
-        progress: Progress | None,
+        self, to_read: Sequence[Array], filters: Filters, groups: Sequence[Groups]
     ) -> Iterator[tuple[int, _Read]]:
         """Read some records of parts: whether they match, and the fields of groups."""
         tasks = [
@@ -392,11 +370,9 @@ class Selection:
             return
         parts = [task.part for task in tasks]
         size = sum(part.entry.text_bytes for part in parts)
-        results = run_in_order(_read_fields, tasks, text_bytes=size, jobs=jobs)
-        for task, result in zip(
-            tasks, with_progress(results, parts, progress, "read"), strict=True
-        ):
-            yield task.number, result
+        results = run_in_order(_read_fields, tasks, text_bytes=size, jobs=self._jobs)
+        numbers = [task.number for task in tasks]
+        yield from zip(numbers, with_progress(results, parts, self._progress, "read"), strict=True)
 
     def _models_of(self, part: int, positions: Array, codes: Array) -> set[tuple[int, str]]:
         columns = self.columns(part)
@@ -451,25 +427,23 @@ def select_same_bins(
     `cluster` are a cluster.
     """
     found: list[Selection] = []
-    opened = list(map(Selection, corpora))
+    opened = [Selection(corpus, jobs=jobs, progress=progress) for corpus in corpora]
     check_known_fields(opened, filters, groups, cluster)
     for number, selection in enumerate(opened, 1):
         may_be_empty = number < len(corpora) or any(other.scopes for other in found)
-        found.append(
-            selection.filtered(filters, jobs=jobs, progress=progress, allow_empty=may_be_empty)
-        )
+        found.append(selection.filtered(filters, allow_empty=may_be_empty))
     binned = []
     for group in groups:
         counts: Counter[Any] = Counter()
         if group.bins:
             for selection in found:
-                counts.update(selection.count_numbers(group, jobs=jobs, progress=progress))
+                counts.update(selection.count_numbers(group))
             group = with_edges(group, counts)
         binned.append(group)
-    made = [selection.grouped(tuple(binned), jobs=jobs, progress=progress) for selection in found]
+    made = [selection.grouped(tuple(binned)) for selection in found]
     for selection in made:
         if cluster and selection.scopes:
-            selection.set_clusters(cluster, jobs=jobs, progress=progress)
+            selection.set_clusters(cluster)
     return made
 
 
@@ -505,12 +479,12 @@ def _dictionary(columns: PartColumns, name: str) -> Sequence[Any]:
     return list(map(bytes, spelled))
 
 
-class _Read(msgspec.Struct, array_like=True):
+class _Read(NamedTuple):
     """What was read of the chosen records of a part."""
 
-    matches: bytes  # whether each of them matches
+    matches: Array  # whether each of them matches
     # For each field: the code of each record, and its values, spelled as a list.
-    fields: list[tuple[bytes, list[bytes]]]
+    fields: list[tuple[Array, list[bytes]]]
 
 
 class _ReadTask(msgspec.Struct, frozen=True):
@@ -519,7 +493,7 @@ class _ReadTask(msgspec.Struct, frozen=True):
     columns: str  # path
     bits: bytes  # of the chosen records
     filters: Filters
-    paths: tuple[tuple[str, ...], ...]
+    paths: tuple[FieldPath, ...]
 
     def __str__(self) -> str:
         return f"reading {shown(self.part.path)}"
@@ -530,7 +504,7 @@ def _read_fields(task: _ReadTask) -> _Read:
     part = task.part
     bits = np.unpackbits(np.frombuffer(task.bits, dtype=np.uint8), count=part.entry.records)
     filters = task.filters
-    matches = bytearray()
+    matches: list[bool] = []
     coded: list[tuple[list[int], dict[bytes, int]]] = [([], {}) for _ in task.paths]
     columns = PartColumns(task.columns, part.entry.text_xxh3_128)
     try:
@@ -545,15 +519,15 @@ def _read_fields(task: _ReadTask) -> _Read:
     except REFUSALS as exc:
         reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
         raise CorpusError(part.path, reason) from exc
-    fields = [(np.array(codes, dtype=np.int64).tobytes(), list(values)) for codes, values in coded]
-    return _Read(bytes(matches), fields)
+    fields = [(np.array(codes), list(values)) for codes, values in coded]
+    return _Read(np.array(matches), fields)
 
 
-def _spread(mask: Array, codes: bytes, spelled: list[bytes]) -> Field:
+def _spread(mask: Array, codes: Array, spelled: list[bytes]) -> Field:
     """Give the codes of chosen records to all records."""
     values = [group_values(parse(value)[0]) for value in spelled]
     whole = np.full(len(mask), len(values), dtype=np.int64)
-    whole[mask] = np.frombuffer(codes, dtype=np.int64)
+    whole[mask] = codes
     return Field(whole, [*values, [None]])
 
 

@@ -4,10 +4,12 @@ A question is counted once per metric. A model that answered a question several 
 the mean of its answers. Records with an error are no answers.
 """
 
-from typing import Literal, get_args
+from collections.abc import Iterable
+from typing import Any, Literal, get_args
 
 import msgspec
 
+from fastrec.notebook import Rows, flat
 from fastrec.summary.document import Kind
 
 # What a model made of a question: all its answers are right, all are wrong, some are; only errors;
@@ -57,13 +59,16 @@ Place = Literal["both", "input", "answers"]
 PLACES: tuple[Place, ...] = get_args(Place)
 
 
+Names = tuple[str, ...]
+
+
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """An evaluation with one of its metrics."""
 
     evaluation_name: str
     metric: str | None  # the `evaluation_result_id`; None for records without one
     questions: int
-    models: tuple[str, ...]  # the models that have records, in order of their ids
+    models: Names  # the models that have records, in order of their ids
     # Whether scores are other than 0 and 1. Then the mean score stands for the share of right
     # answers.
     graded: bool
@@ -80,10 +85,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     metric: str | None = None
     # Only these models count, and only questions that they have records of; all if there are
     # none.
-    models: tuple[str, ...] = ()
+    models: Names = ()
     which: Which = "all"
-    right: tuple[str, ...] = ()  # models that must have the question right: all of their answers
-    wrong: tuple[str, ...] = ()  # models that must have the question wrong: all of their answers
+    right: Names = ()  # models that must have the question right: all of their answers
+    wrong: Names = ()  # models that must have the question wrong: all of their answers
     missing: str = ""  # a model that must have no record with the `sample_id` of the question
     # Questions that have a record with one of these outcomes, of a model that counts.
     outcomes: tuple[OutcomeFilter, ...] = ()
@@ -93,11 +98,11 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     # case.
     text: str = ""
     place: Place = "both"  # where this text must be
-    sample_ids: tuple[str, ...] = ()  # patterns of `sample_id`; one of its records is enough
-    hashes: tuple[str, ...] = ()  # patterns of `sample_hash`
+    sample_ids: Names = ()  # patterns of `sample_id`; one of its records is enough
+    hashes: Names = ()  # patterns of `sample_hash`
     # Conditions on fields that records match. Only these records are selected, so a query only
     # names them.
-    where: tuple[str, ...] = ()
+    where: Names = ()
     sort: Sort = "order"
 
 
@@ -139,6 +144,15 @@ class Question(msgspec.Struct, kw_only=True, gc=False):
     """Its flags, as in `items`; null without --flag."""
 
 
+def question_rows(evaluations: Iterable[Any]) -> Rows:
+    """A row for each of the `questions` of each evaluation and metric."""
+    return [
+        flat(question, {"evaluation_name": one.evaluation_name, "metric": one.metric})
+        for one in evaluations
+        for question in one.questions
+    ]
+
+
 class QuestionRow(Question, kw_only=True, gc=False):
     """A question of a scope; its `prefix` is empty."""
 
@@ -165,7 +179,7 @@ class PhraseModel(msgspec.Struct, kw_only=True):
     """The share of answers with the text."""
 
 
-class Page(msgspec.Struct, kw_only=True):
+class Page(msgspec.Struct):
     total: int  # how many questions the query chooses
     rows: list[QuestionRow]
     # How many answers of each model have the text of the query, if it looks for one in answers.

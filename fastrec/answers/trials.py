@@ -11,7 +11,6 @@ from xxhash import xxh3_64_intdigest
 
 from fastrec.answers.codes import Array
 from fastrec.answers.records import ERROR, ScopeRecords
-from fastrec.answers.selection import Selection
 from fastrec.answers.transcript import decoded
 from fastrec.statistics.repeats import Trial, TrialFields
 from fastrec.summary.same_run import TRIAL_FIELDS
@@ -23,7 +22,7 @@ _ANSWER_FIELDS = tuple(
 
 
 def read_trials(
-    selection: Selection, table: ScopeRecords, places: Array, *, texts: bool = True
+    table: ScopeRecords, places: Array, *, texts: bool = True
 ) -> dict[tuple[int, str], list[Trial]]:
     """The records at some places, by question and model.
 
@@ -32,14 +31,14 @@ def read_trials(
     of its output and of the extracted answer.
     """
     places = places[np.argsort(table.number[places], kind="stable")]
-    models = [table.models[model] for model in table.model[places].tolist()]
-    keys = zip(table.question[places].tolist(), models, strict=True)
-    verdicts = zip(table.flag[places].tolist(), table.score[places].tolist(), strict=True)
+    columns = (table.question, table.model, table.flag, table.score)
     lines: Iterable[bytes | None] = repeat(None, len(places))
     if texts:
-        lines = selection.lines(table.number[places])
+        lines = table.records.selection.lines(table.number[places])
     found: dict[tuple[int, str], list[tuple[Any, Trial]]] = {}
-    for key, (flag, score), line in zip(keys, verdicts, lines, strict=True):
+    for question, model, flag, score, line in zip(
+        *(column[places].tolist() for column in columns), lines, strict=True
+    ):
         trial = Trial(flag, score, 0, 0)
         order: Any = 0
         if line is not None:
@@ -49,7 +48,7 @@ def read_trials(
             extracted = [one["extracted_value"] for one in record.get("answer_attribution") or ()]
             answer = fingerprint(extracted) if any(extracted) else output
             trial = Trial(flag, score, answer, output, trial_of(record))
-        found.setdefault(key, []).append((order, trial))
+        found.setdefault((question, table.models[model]), []).append((order, trial))
     return {key: _in_order(trials) for key, trials in found.items()}
 
 

@@ -5,26 +5,29 @@ graded. `value_rows` has exact values, also of repeats; `value_blocks` has doubl
 at once; `judged_pairs` has the verdicts of two metrics on the same answers.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from fastrec.answers.codes import Array, count_of, ranks_of
-from fastrec.answers.question_table import QuestionTable
-from fastrec.answers.records import ANSWERS, RIGHT, ScopeRecords
+from fastrec.answers.question_table import QuestionTable, query_of
+from fastrec.answers.records import RIGHT, ScopeRecords
 from fastrec.answers.table import Query
 from fastrec.answers.trials import read_trials
 from fastrec.errors import NoMatchError, counted
 from fastrec.statistics.exact import Value, mean_of
 from fastrec.statistics.repeats import MEAN, RepeatsAs, Trial, match_trials
 from fastrec.summary.document import EvaluationSummary, ModelSummary
+from fastrec.wording import Scope as Named
 
 _CELLS = 4_000_000  # of a matrix of questions × models
 _REDUCED_CELLS = 1_000_000  # values of questions and models to hold at a time
 
-Trials = Mapping[str, Sequence[Trial]]  # By model, its records of a question.
+_Trials = dict[str, list[Trial]]  # by model, its records of a question
+# The names of a question and of a model, and the verdicts of two metrics on an answer.
+_Judged = tuple[str, str, Trial | None, Trial | None]
 
 
 def _columns_of(table: ScopeRecords, models: Sequence[str]) -> Array:
@@ -58,19 +61,19 @@ def value_rows(
     row_of[ids] = np.arange(len(ids))
     rows: list[list[Value]] = [[None] * len(models) for _ in range(len(ids))]
     is_chosen = (row_of[cells.question] >= 0) & (columns[cells.model] >= 0)
-    single = is_chosen & (cells.records == 1)
-    for row, column, flags, value in zip(
+    is_answer = cells.is_answered | repeats.errors_as_wrong
+    single = is_chosen & is_answer & (cells.records == 1) & (repeats.k == 1)
+    for row, column, value in zip(
         row_of[cells.question[single]].tolist(),
         columns[cells.model[single]].tolist(),
-        cells.flags[single].tolist(),
         (cells.score if by_score else cells.share)[single].tolist(),
         strict=True,
     ):
-        rows[row][column] = repeats.alone(value if flags & ANSWERS else None, flags)
+        rows[row][column] = value
     repeated = is_chosen & (cells.records > 1)
     places = np.flatnonzero(repeated[cells.place])
     needs_texts = repeats.kind in ("majority", "first")
-    trials = read_trials(index.selection, table, places, texts=needs_texts)
+    trials = read_trials(table, places, texts=needs_texts)
     column_of = dict(zip(table.models, columns.tolist(), strict=True))
     for (question, model), own in trials.items():
         rows[row_of[question]][column_of[model]] = repeats.value(own, graded=by_score)
@@ -78,7 +81,7 @@ def value_rows(
 
 
 def value_blocks(
-    index: QuestionTable, query: Query, models: Sequence[str], *, graded: bool, common: bool = False
+    index: QuestionTable, scope: Named, models: Sequence[str], *, graded: bool, common: bool = False
 ) -> Iterator[tuple[Array, Array]]:
     """Yield the values of some models, many questions at a time, and the clusters of these.
 
@@ -86,10 +89,10 @@ def value_blocks(
     `common`, only questions that all of them have answered. Questions are in the order of clusters,
     each of which is in one block.
     """
-    table = index.table(query)
+    table = index.table(scope)
     cells = table.cells
     columns = _columns_of(table, models)
-    is_chosen = (columns[cells.model] >= 0) & (cells.flags & ANSWERS > 0)
+    is_chosen = (columns[cells.model] >= 0) & cells.is_answered
     by_cluster = np.argsort(table.clusters, kind="stable")
     clusters = table.clusters[by_cluster]
     row_of = ranks_of(by_cluster)
@@ -111,23 +114,19 @@ def value_blocks(
         start = stop
 
 
-def trials_of(index: QuestionTable, query: Query) -> dict[str, dict[str, list[Trial]]]:
+def trials_of(index: QuestionTable, query: Query) -> dict[str, _Trials]:
     """By name of the question and by model: the records of a query."""
     if index.scope(query) is None:
         return {}
     table = index.table(query)
-    ids = index.ids(query)
-    is_chosen = np.isin(table.question, ids) & table.are_models(query.models)[table.model]
-    found: dict[str, dict[str, list[Trial]]] = {table.names[number]: {} for number in ids.tolist()}
-    trials = read_trials(index.selection, table, np.flatnonzero(is_chosen))
+    found: dict[str, _Trials] = {table.names[number]: {} for number in index.ids(query).tolist()}
+    trials = read_trials(table, np.flatnonzero(index.chosen(query)))
     for (number, model), own in trials.items():
         found[table.names[number]][model] = own
     return found
 
 
-def judged_pairs(
-    index: QuestionTable, first: Query, second: Query
-) -> Iterator[tuple[str, str, Trial | None, Trial | None]]:
+def judged_pairs(index: QuestionTable, first: Query, second: Query) -> Iterator[_Judged]:
     """The verdicts of two metrics on the same answers, with the names of question and model.
 
     `match_trials` says which answers are the same. An answer that only one of them judged has None
@@ -135,7 +134,7 @@ def judged_pairs(
     are left out.
     """
     others = trials_of(index, second)
-    alone: dict[str, dict[str, list[Trial]]] = {}
+    alone: dict[str, _Trials] = {}
     for name, trials in trials_of(index, first).items():
         if name in others:
             yield from _matched(name, trials, others.pop(name))
@@ -148,9 +147,7 @@ def judged_pairs(
         yield from _matched(name, alone.get(name, {}), others.get(name, {}))
 
 
-def _matched(
-    name: str, first: Trials, second: Trials
-) -> Iterator[tuple[str, str, Trial | None, Trial | None]]:
+def _matched(name: str, first: _Trials, second: _Trials) -> Iterator[_Judged]:
     for model in {**first, **second}:
         for one, other in match_trials(first.get(model, ()), second.get(model, ())):
             yield name, model, one, other
@@ -168,7 +165,7 @@ def _split_name(index: QuestionTable, query: Query, name: str) -> str:
 
 def _answer_counts(table: ScopeRecords, repeats: RepeatsAs) -> dict[str, tuple[int, int]]:
     """How many answers each model gave to questions that count, and how many are right."""
-    is_answer = (table.flag & ANSWERS > 0) | repeats.errors_as_wrong
+    is_answer = table.is_answer | repeats.errors_as_wrong
     answers = count_of(table.cells.place[is_answer], len(table.cells.question))
     counts = is_answer & (answers[table.cells.place] >= repeats.k)
     is_right = counts & (table.flag == RIGHT)
@@ -185,9 +182,9 @@ def reduce_repeats(index: QuestionTable, repeats: RepeatsAs) -> list[EvaluationS
     """
     reduced = []
     for evaluation in index.evaluations:
-        query = Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric)
+        query = query_of(evaluation)
         graded = evaluation.graded and not repeats.by_verdict
-        counts = _answer_counts(index.table(query), repeats)
+        counts = _answer_counts(index.table(evaluation), repeats)
         models: list[ModelSummary] = []
         step = max(_REDUCED_CELLS // evaluation.questions, 1)
         for start in range(0, len(evaluation.by_model), step):

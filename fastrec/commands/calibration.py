@@ -1,11 +1,11 @@
 """`calibration`: whether the confidence that answers state is how often they are right."""
 
-from typing import Any, Unpack
+from typing import Unpack
 
 from fastrec.answers.calibration import find_calibration
 from fastrec.answers.choosing import choose_scopes, open_index
 from fastrec.filters import FilterArguments, make_filters
-from fastrec.notebook import Tabular, flat
+from fastrec.notebook import Tabular
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.statistics.calibration import Calibration
@@ -16,10 +16,6 @@ class Calibrations(Tabular):
 
     models: list[Calibration]
     """By evaluation, metric and model."""
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each evaluation, metric and model."""
-        return [flat(one, {}) for one in self.models]
 
 
 def calibration(

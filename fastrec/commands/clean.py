@@ -15,7 +15,6 @@ import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -23,7 +22,7 @@ from fastrec.corpus.lock import locked
 from fastrec.corpus.output import CORPUS, work_root_of
 from fastrec.corpus.publish import LocalOutput, locked_work
 from fastrec.errors import UsageError, shown, utf8
-from fastrec.notebook import Tabular, flat
+from fastrec.notebook import Tabular
 from fastrec.parameters import AnyPath
 from fastrec.storage import is_url, parent_of, storage_of, without_file_protocol
 from fastrec.storage.local import scratch_directory
@@ -53,10 +52,6 @@ class Cleaned(Tabular, kw_only=True):
     """Bytes that were freed."""
     left: list[str]
     """Unpublished files in a store that stay, because a run may yet publish them."""
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each directory that was removed, and for unpublished files."""
-        return [flat(work, {}) for work in self.removed]
 
 
 def clean(

@@ -1,14 +1,20 @@
 """`fastrec compare`: two models on the questions that both have answered."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, zip_longest
-from typing import Any, Literal, NamedTuple, Unpack
+from typing import Any, Literal, Unpack
 
 import msgspec
 
-from fastrec.answers.choosing import check_questions, choose_model, open_scopes, other_metrics
+from fastrec.answers.choosing import (
+    Chosen,
+    check_questions,
+    choose_model,
+    open_scopes,
+    other_metrics,
+)
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.shown import ShownQuestion, read_question
@@ -16,8 +22,8 @@ from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.answers.values import judged_pairs, value_rows
 from fastrec.errors import NoMatchError, UsageError
 from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_filters
-from fastrec.notebook import Tabular, flat
-from fastrec.parameters import CORES, AnyPath
+from fastrec.notebook import Rows, Tabular, flat
+from fastrec.parameters import CORES, AnyPath, Notice
 from fastrec.progress import Progress
 from fastrec.statistics.adjust import adjust_p_values
 from fastrec.statistics.agreement import kappa_interval
@@ -25,10 +31,12 @@ from fastrec.statistics.exact import Value
 from fastrec.statistics.paired import Test, compare_series
 from fastrec.statistics.repeats import ERROR, MEAN, RIGHT, RepeatsAs, parse_repeats
 from fastrec.summary.document import ScopeNames, filled
-from fastrec.where import largest_groups, with_groups
+from fastrec.where import GroupValues, largest_groups, with_groups
 from fastrec.wording import points_per_unit
 
 _ENDS: tuple[Literal["easiest", "hardest"], ...] = ("easiest", "hardest")
+# A question that may become an example: by what it is sorted, its name, and fields of `Example`.
+_Candidate = tuple[float, float, int, str, dict[str, Any]]
 _Values = Mapping[str, Sequence[Value]]  # by question, the values of both models
 
 
@@ -96,7 +104,7 @@ class ComparedEvaluation(ScopeNames, kw_only=True):
     """With --detect: how many questions give a chance of 80 %."""
     examples: list[Example]
     """The most distinguishing questions; groups have none."""
-    group: dict[str, str | None] | None = None
+    group: GroupValues | None = None
     """With --group-by: the value of each field, null for records without it; null in totals."""
     clusters: int
     """Clusters of these questions; without --cluster, each is one of its own."""
@@ -180,14 +188,14 @@ class Comparison(Tabular):
     detect: float | None = None
     """`--detect`: a difference in points."""
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> Rows:
         """A row for each evaluation, metric and group, or each evaluation with both metrics."""
         fields = dict.fromkeys(field for one in self.evaluations for field in one.group or {})
         rows = [
-            flat(evaluation, {}) | dict.fromkeys(fields) | (evaluation.group or {})
+            flat(evaluation) | dict.fromkeys(fields) | (evaluation.group or {})
             for evaluation in self.evaluations
         ]
-        return rows + [flat(agreement, {}) for agreement in self.agreement]
+        return rows + [flat(agreement) for agreement in self.agreement]
 
 
 def compare(
@@ -204,7 +212,7 @@ def compare(
     lower_is_better: Strings = (),
     jobs: int = CORES,
     progress: Progress | None = None,
-    notice: Callable[[str], None] | None = None,
+    notice: Notice | None = None,
     **filters: Unpack[FilterArguments],
 ) -> Comparison:
     """Compare two models on each evaluation and metric.
@@ -267,14 +275,22 @@ def compare(
         raise UsageError(f"{a!r} and {b!r} are the same model, {first}")
     check_questions(index, scopes, chosen)
     others = other_metrics(index, scopes, chosen)
-    compared, uncompared = _compare_scopes(
-        index, scopes, (first, second), repeats=repeats, detect=detect, examples=examples
-    )
+    pair = first, second
+    compare_scope = partial(_compare_scope, pair=pair, repeats=repeats, detect=detect)
+    uncompared = []
+    compared = []
+    for scope, query in scopes:
+        if missing := [model for model in pair if model not in scope.models]:
+            uncompared.append(Uncompared(scope.evaluation_name, scope.metric, missing))
+        else:
+            compared.append(compare_scope(index, scope, query, examples=examples))
     if groups:
         by_group, group_scopes = opened(chosen, groups)
-        parts, _ = _compare_scopes(
-            by_group, group_scopes, (first, second), repeats=repeats, detect=detect, examples=0
-        )
+        parts = [
+            compare_scope(by_group, scope, query, examples=0)
+            for scope, query in group_scopes
+            if {*pair}.issubset(scope.models)
+        ]
         shown = largest_groups(compared, parts, groups, lambda one: one.questions, note)
         compared = with_groups(compared, shown, groups)
     adjust_p_values(compared)
@@ -283,31 +299,6 @@ def compare(
     return Comparison(
         first, second, str(repeats), compared, uncompared, others, cluster=cluster, detect=detect
     )
-
-
-def _compare_scopes(
-    index: QuestionTable,
-    scopes: Iterable[tuple[Scope, Query]],
-    pair: tuple[str, str],
-    *,
-    repeats: RepeatsAs,
-    detect: float | None,
-    examples: int,
-) -> tuple[list[ComparedEvaluation], list[Uncompared]]:
-    compared = []
-    uncompared = []
-    for scope, query in scopes:
-        if missing := [model for model in pair if model not in scope.models]:
-            uncompared.append(Uncompared(scope.evaluation_name, scope.metric, missing))
-        else:
-            if query.models:
-                query = msgspec.structs.replace(query, models=tuple(sorted({*query.models, *pair})))
-            compared.append(
-                _compare_scope(
-                    index, scope, query, pair, repeats=repeats, detect=detect, examples=examples
-                )
-            )
-    return compared, uncompared
 
 
 def _compare_scope(
@@ -320,6 +311,8 @@ def _compare_scope(
     detect: float | None,
     examples: int,
 ) -> ComparedEvaluation:
+    if query.models:
+        query = msgspec.structs.replace(query, models=tuple(sorted({*query.models, *pair})))
     means = value_rows(index, query, pair)
     values = means if repeats == MEAN else value_rows(index, query, pair, repeats=repeats)
     graded = scope.graded and not repeats.by_verdict
@@ -354,7 +347,7 @@ def _compare_scope(
 
 def _agreements(
     index: QuestionTable,
-    scopes: Sequence[tuple[Scope, Query]],
+    scopes: Chosen,
     graders: tuple[str, ...],
     examples: int,
 ) -> list[Agreement]:
@@ -387,10 +380,9 @@ def _agreement(index: QuestionTable, first: Query, second: Query, examples: int)
         elif verdicts != [None, None]:
             by_one[verdicts[0] is None] += 1
     counts = Counter((table[0], table[1], table[2], table[3]) for table in tables.values())
-    both, only_first, only_second, neither = (
-        sum(table[at] for table in tables.values()) for at in range(4)
-    )
-    answers = both + only_first + only_second + neither
+    totals = list(map(sum, zip([0] * 4, *tables.values(), strict=True)))
+    both, only_first, only_second, neither = totals
+    answers = sum(totals)
     kappa, low, high = kappa_interval(counts)
     return Agreement(
         evaluation_name=first.evaluation_name,
@@ -440,25 +432,17 @@ def _distinguishing_questions(
         if not scope.graded and others_value is not None:
             agreement = abs(2 * others_value - 1)
         known = {"a": a, "b": b, "others": others, "others_value": others_value}
-        candidate = _Candidate((-abs(a - b), -agreement, -others, row.name), row.name, known)
+        candidate = -abs(a - b), -agreement, -others, row.name, known
         if a != b:
             (won if (a > b) != scope.lower_is_better else lost).append(candidate)
     turns = chain.from_iterable(zip_longest(sorted(won), sorted(lost)))
     examples = []
-    for candidate in [candidate for candidate in turns if candidate][:number]:
-        shown = read_question(index, [query], candidate.name, Filters(), pair)
+    for *_, name, known in list(filter(None, turns))[:number]:
+        shown = read_question(index, [query], name, Filters(), pair)
         if shown:
             shown.answers.sort(key=lambda answer: pair.index(answer.model_id))
-            examples.append(Example(**candidate.known, question=shown))
+            examples.append(Example(**known, question=shown))
     return examples
-
-
-class _Candidate(NamedTuple):
-    """A question that may become an example."""
-
-    rank: tuple[Any, ...]
-    name: str
-    known: dict[str, Any]  # fields of `Example`
 
 
 def _ends(

@@ -17,14 +17,14 @@ import numpy as np
 
 from fastrec.answers.choosing import open_scopes
 from fastrec.answers.codes import Array, count_of, is_there
-from fastrec.answers.records import ANSWERS, ScopeRecords
+from fastrec.answers.records import ScopeRecords
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import Scope
 from fastrec.answers.transcript import decoded
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, make_filters
 from fastrec.normalize.corrections import GivenFile, Labeller, count_unfilled, new_verdict
-from fastrec.notebook import Tabular, flat
+from fastrec.notebook import Tabular
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.sorting.keys import METRIC
@@ -78,10 +78,6 @@ class Corrections(Tabular, kw_only=True):
     proposed: int = 0
     """Lines that were written to be filled in."""
 
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each evaluation, metric and model."""
-        return [flat(model, {}) for model in self.models]
-
 
 def corrected(
     corpus: AnyPath,
@@ -130,7 +126,7 @@ def corrected(
     unlabelled: list[Array] = []
     for scope, query in scopes:
         table = index.table(query)
-        is_wanted = np.isin(table.number, index.numbers_of(query)) & (table.flag & ANSWERS > 0)
+        is_wanted = index.chosen(query) & table.is_answer
         if labeller:
             labelled = _find_labelled(
                 table, is_wanted, labeller, used, "score" if scope.graded else "is_correct"

@@ -1,12 +1,12 @@
 """`costs`: what the answers of models cost."""
 
 import os
-from typing import Any, Unpack
+from typing import Unpack
 
 from fastrec.answers.choosing import open_index, primary_queries
 from fastrec.answers.costs import ModelCost, find_costs, read_prices
 from fastrec.filters import FilterArguments, make_filters
-from fastrec.notebook import Tabular, flat
+from fastrec.notebook import Tabular
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 
@@ -16,10 +16,6 @@ class Costs(Tabular):
 
     costs: list[ModelCost]
     """By evaluation and model."""
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each evaluation and model."""
-        return [flat(one, {}) for one in self.costs]
 
 
 def costs(

@@ -6,13 +6,14 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 from fastrec.answers.choosing import open_scopes
 from fastrec.answers.items import EvaluationItems
+from fastrec.answers.table import question_rows
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, Strings, make_filters
-from fastrec.notebook import Tabular, flat
+from fastrec.notebook import Rows, Tabular
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.statistics.items import FEWEST_MODELS
@@ -24,13 +25,9 @@ class Items(Tabular, kw_only=True):
     evaluations: list[EvaluationItems]
     """By evaluation and metric."""
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> Rows:
         """A row for each question of each evaluation and metric."""
-        return [
-            flat(question, {"evaluation_name": scope.evaluation_name, "metric": scope.metric})
-            for scope in self.evaluations
-            for question in scope.questions
-        ]
+        return question_rows(self.evaluations)
 
 
 def items(

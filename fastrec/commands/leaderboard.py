@@ -2,17 +2,16 @@
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Unpack
 
 from fastrec.answers.choosing import open_index
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
 from fastrec.answers.selection import parse_groups
-from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters
-from fastrec.parameters import CORES, AnyPath
+from fastrec.parameters import CORES, AnyPath, Notice
 from fastrec.progress import Progress
 from fastrec.toml_file import read_toml
 from fastrec.where import GroupBy, ungrouped_name
@@ -30,7 +29,7 @@ def leaderboard(
     lower_is_better: Strings = (),
     jobs: int = CORES,
     progress: Progress | None = None,
-    notice: Callable[[str], None] | None = None,
+    notice: Notice | None = None,
     **filters: Unpack[FilterArguments],
 ) -> Leaderboard:
     """Compare all models on the primary metrics of all evaluations.
@@ -60,7 +59,6 @@ def leaderboard(
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
-    check_jobs(jobs)
     if weight_by not in (None, "questions"):
         raise UsageError(f"weight_by must be questions, not {weight_by!r}")
     if weight_by and weights is not None:

@@ -6,7 +6,14 @@ from typing import Any, Unpack
 
 import msgspec
 
-from fastrec.answers.choosing import check_questions, choose_model, open_scopes, other_metrics
+from fastrec.answers.choosing import (
+    Chosen,
+    check_questions,
+    choose_model,
+    open_scopes,
+    other_metrics,
+)
+from fastrec.answers.finding import shortest_prefixes
 from fastrec.answers.items import FLAGS
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import (
@@ -14,15 +21,15 @@ from fastrec.answers.table import (
     SORTS,
     PhraseModel,
     Place,
-    Query,
     Question,
     Scope,
     Sort,
     Which,
+    question_rows,
 )
 from fastrec.errors import UsageError, check_choice
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
-from fastrec.notebook import Tabular, flat
+from fastrec.notebook import Rows, Tabular
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.summary.document import ScopeNames, filled
@@ -55,13 +62,9 @@ class Questions(Tabular):
     others: int = 0
     """Metrics that are left out because they judge no answer: costs and bookkeeping."""
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> Rows:
         """A row for each question of each evaluation and metric."""
-        return [
-            flat(question, {"evaluation_name": one.evaluation_name, "metric": one.metric})
-            for one in self.evaluations
-            for question in one.questions
-        ]
+        return question_rows(self.evaluations)
 
 
 def questions(
@@ -111,10 +114,8 @@ def questions(
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
-    if sort not in SORTS:
-        raise UsageError(f"sort must be one of {', '.join(SORTS)}, not {sort!r}")
-    if in_ not in PLACES:
-        raise UsageError(f"in_ must be one of {', '.join(PLACES)}, not {in_!r}")
+    check_choice("sort", sort, SORTS)
+    check_choice("in_", in_, PLACES)
     if split is not None and (isinstance(split, str) or len(split) != 2):
         raise UsageError(f"split must be two models, not {split!r}")
     right = as_tuple("right_by", right_by)
@@ -150,23 +151,15 @@ def questions(
         index.search(text, names.pop() if len(names) == 1 else None, jobs=jobs, progress=progress)
     lacking = "" if missing is None else choose_model(missing, index.models)
     found = []
-    flagged = _flagged(index, scopes, flags)
+    flagged = {scope: index.flagged(query, flags) for scope, query in scopes if flags}
+    asked: dict[str, Any] = {"which": which, "text": text, "place": in_, "sort": sort}
     for scope, query in scopes:
-        models_right = _models_of(scope, of_right)
-        models_wrong = _models_of(scope, of_wrong)
-        if models_right is not None and models_wrong is not None:
-            query = msgspec.structs.replace(
-                query,
-                which=which,
-                text=text,
-                place=in_,
-                sort=sort,
-                right=models_right,
-                wrong=models_wrong,
-                missing=lacking,
-            )
+        models = {"right": _models_of(scope, of_right), "wrong": _models_of(scope, of_wrong)}
+        if None not in models.values():
+            query = msgspec.structs.replace(query, **asked, **models, missing=lacking)
             if flags:
-                query = msgspec.structs.replace(query, hashes=_hashes(query, flagged[scope]))
+                hashes = tuple(name for name in flagged[scope] if matches_any(name, query.hashes))
+                query = msgspec.structs.replace(query, hashes=hashes or ("none",))
             found.append((scope, query))
     most = sys.maxsize if lacking else limit
     tables = _tables(index, found, most)
@@ -176,36 +169,11 @@ def questions(
     return Questions(tables, other_metrics(index, scopes, chosen))
 
 
-_Flagged = dict[str, list[str]]  # flags by sample_hash
-
-
-def _flagged(
-    index: QuestionTable, scopes: Sequence[tuple[Scope, Query]], flags: Sequence[str]
-) -> dict[Scope, _Flagged]:
-    """The questions of each scope that have one of some flags, with all of their flags."""
-    if not flags:
-        return {}
-    flagged = {}
-    for scope, query in scopes:
-        items = index.items(query).questions
-        flagged[scope] = {
-            item.sample_hash: item.flags for item in items if not set(flags).isdisjoint(item.flags)
-        }
-    return flagged
-
-
-def _hashes(query: Query, flagged: _Flagged) -> tuple[str, ...]:
-    """The hashes that a query asks for and that are flagged; one of no question without any."""
-    return tuple(name for name in flagged if matches_any(name, query.hashes)) or ("none",)
-
-
-def _tables(
-    index: QuestionTable, scopes: Sequence[tuple[Scope, Query]], limit: int
-) -> list[EvaluationQuestions]:
+def _tables(index: QuestionTable, scopes: Chosen, limit: int) -> list[EvaluationQuestions]:
     """The first questions of each scope, with unique beginnings of their hashes."""
     pages = index.pages([query for _, query in scopes], limit)
     hashes = [row.sample_hash for page in pages for row in page.rows]
-    prefixes = index.prefixes_of(hashes, _SHORTEST)
+    prefixes = shortest_prefixes(index.selection, hashes, _SHORTEST)
     tables = []
     for (scope, query), page in zip(scopes, pages, strict=True):
         rows = [filled(Question, row, prefix=prefixes[row.sample_hash]) for row in page.rows]
@@ -219,9 +187,7 @@ def _models_of(scope: Scope, patterns: Sequence[str]) -> tuple[str, ...] | None:
 
     None if one of these matches none of them.
     """
-    if not patterns:
-        return ()
-    for pattern in patterns:
-        if not any(matches_any(model, [pattern]) for model in scope.models):
-            return None
-    return tuple(model for model in scope.models if matches_any(model, patterns))
+    found = [{model for model in scope.models if matches_any(model, [one])} for one in patterns]
+    if not all(found):
+        return None
+    return tuple(model for model in scope.models if model in set().union(*found))

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 from msgspec.structs import asdict
@@ -23,7 +23,7 @@ from fastrec.errors import FastrecError, UsageError, did_you_mean, shown
 from fastrec.filters import Strings, as_tuple
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
 from fastrec.normalize.corrections import PLACES, Place
-from fastrec.notebook import Tabular, flat
+from fastrec.notebook import Tabular
 from fastrec.parameters import AnyPath
 from fastrec.sources.shard import numbered_lines
 from fastrec.storage import file_in, join
@@ -58,10 +58,6 @@ class Rejects(Tabular, kw_only=True):
     """These lines by the code of a repair; a line may need several repairs."""
     truncated: list[Location]
     """With `extract`, lines that are not written because they are too long: see their shard."""
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each group."""
-        return [flat(group, {}) for group in self.groups]
 
 
 def rejects(

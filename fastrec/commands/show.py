@@ -1,7 +1,7 @@
 """`fastrec show`: one question of a corpus with the answers of all models, or of some."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 from fastrec.answers.choosing import open_scopes
 from fastrec.answers.question_html import question_file
@@ -11,7 +11,7 @@ from fastrec.answers.table import Query, QuestionRow
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import current_limits
-from fastrec.notebook import Tabular, flat
+from fastrec.notebook import Rows, Tabular, flat
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.storage import last_name
@@ -32,7 +32,7 @@ class Shown(Tabular):
         """One HTML file of the questions of a corpus; it needs nothing else."""
         return question_file(self.questions, last_name(corpus))
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> Rows:
         """A row for each answer and verdict."""
         found = []
         for question in self.questions:

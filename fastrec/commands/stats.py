@@ -13,7 +13,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Unpack
 
@@ -25,16 +25,14 @@ from fastrec.answers.codes import count_of
 from fastrec.answers.counts import count_run
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.ranks import add_cluster_errors, add_ranks
-from fastrec.answers.records import ANSWERS
 from fastrec.answers.selection import parse_groups
-from fastrec.answers.table import Query
 from fastrec.answers.values import reduce_repeats
 from fastrec.corpus.manifest import MANIFEST
 from fastrec.errors import BadShardsError, FastrecError, UsageError, check_choice, counted
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters
 from fastrec.normalize.options import Options
 from fastrec.normalize.scratch import SCRATCH_LEVEL, scratch_corpus
-from fastrec.parameters import CORES, OUTCOMES, AnyPath, Paths
+from fastrec.parameters import CORES, OUTCOMES, AnyPath, Notice, Paths
 from fastrec.progress import Progress
 from fastrec.sorting.keys import text_of
 from fastrec.sources.inputs import find_shards
@@ -72,7 +70,7 @@ def stats(
     no_ranks: bool = False,
     work_dir: AnyPath | None = None,
     progress: Progress | None = None,
-    notice: Callable[[str], None] | None = None,
+    notice: Notice | None = None,
     **filters: Unpack[FilterArguments],
 ) -> Stats:
     """Compare the models of each evaluation and metric.
@@ -215,7 +213,7 @@ def _corpus_of(
     jobs: int,
     work_dir: AnyPath | None,
     progress: Progress | None,
-    notice: Callable[[str], None],
+    notice: Notice,
 ) -> AnyPath:
     """A published corpus as it is given; shards are normalized into a temporary one."""
     paths = [os.fspath(name) for name in names]
@@ -256,11 +254,10 @@ def _only_common(chosen: Chosen, index: QuestionTable, *, errors_as_wrong: bool)
     """
     names = [model.model_id for model in chosen.models]
     answering = [model.model_id for model in chosen.models if errors_as_wrong or model.answers]
-    evaluation = chosen.evaluation
-    table = index.table(Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric))
+    table = index.table(chosen.evaluation)
     cells = table.cells
     has_say = table.are_models(answering or names)
-    is_answered = (cells.flags & ANSWERS > 0) | errors_as_wrong
+    is_answered = cells.is_answered | errors_as_wrong
     answers = count_of(cells.question[has_say[cells.model] & is_answered], table.questions)
     is_common = answers == has_say.sum()
     is_chosen = np.zeros(len(table.records.number), dtype=np.bool_)

@@ -23,7 +23,7 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 from msgspec.structs import replace
@@ -48,7 +48,7 @@ from fastrec.judge.repair import repair_codes
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import current_limits
 from fastrec.normalize.inputs import find_records
-from fastrec.notebook import Tabular, flat
+from fastrec.notebook import Tabular
 from fastrec.parameters import CORES, AnyPath, Paths, path_names
 from fastrec.progress import Progress
 from fastrec.schemas.hashes import HASHES
@@ -141,10 +141,6 @@ class Validation(Tabular):
     """Shards that could not be read completely, and why; none of their lines count."""
     notices: list[str] = []
     """Remarks about the input."""
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each group of findings."""
-        return [flat(group, {}) for group in self.groups]
 
     @property
     def ok(self) -> bool:

@@ -16,17 +16,17 @@ from fastrec.corpus.part_records import KEY_COLUMNS
 from fastrec.filters import Filters
 from fastrec.judge.parse import parse
 from fastrec.sorting.keys import METRIC
-from fastrec.where import OUTCOMES, Condition, parse_condition, values_of
+from fastrec.where import OUTCOMES, Condition, FieldPath, parse_condition, values_of
 
 # Fields whose texts are in a column; a `sample_id` may be an integer.
-_TEXTS: dict[tuple[str, ...], str] = {
+_TEXTS: dict[FieldPath, str] = {
     **{(field,): column for field, column in KEY_COLUMNS.items()},
     ("interaction_type",): "interaction_type",
     ("schema_version",): "schema_version",
 }
 
 # Fields whose numbers are in a column.
-_NUMBERS: dict[tuple[str, ...], str] = {
+_NUMBERS: dict[FieldPath, str] = {
     ("evaluation", "score"): "score",
     ("evaluation", "is_correct"): "correct",
     ("token_usage", "input_tokens"): "input_tokens",
@@ -52,23 +52,11 @@ Codes = tuple[Sequence[int], list[Sequence[Any]]]
 class ColumnFilter:
     """Leaves out records whose columns say that they do not match some filters."""
 
-    def __init__(
-        self,
-        columns: PartColumns,
-        filters: Filters,
-        positions: Sequence[int] | None = None,
-        *,
-        has_metrics: bool,
-    ) -> None:
-        """Filter all records, or those at some positions.
-
-        `has_metrics` says whether the schema knows metrics.
-        """
+    def __init__(self, columns: PartColumns, filters: Filters, *, has_metrics: bool) -> None:
+        """Filter all records; `has_metrics` says whether the schema knows metrics."""
         self._columns = columns
         self._has_metrics = has_metrics
-        self.positions = (
-            range(columns.records) if positions is None else positions
-        )  # of records that are left
+        self.positions: Sequence[int] = range(columns.records)  # of records that are left
         self._unsure: set[int] = set()
         self._filter_names(filters)
         if filters.chooses_outcomes:
@@ -132,7 +120,7 @@ def _outcome_codes(columns: PartColumns) -> list[int]:
     return [correct + 2 * error for correct, error in outcomes]
 
 
-def codes_of(columns: PartColumns, path: tuple[str, ...], *, has_metrics: bool) -> Codes | None:
+def codes_of(columns: PartColumns, path: FieldPath, *, has_metrics: bool) -> Codes | None:
     """The values of a field, as far as a column tells; None if there is no column."""
     if path[0] == "metadata" and len(path) > 1:
         name = METADATA + path[1]
@@ -195,7 +183,7 @@ def _verdict(condition: Condition, spellings: Iterable[Any]) -> _Verdict:
     return verdicts.pop() if len(verdicts) == 1 else None
 
 
-def values_at(path: tuple[str, ...], value: Any) -> Iterable[Any]:
+def values_at(path: FieldPath, value: Any) -> Iterable[Any]:
     """The values at a path, given that of its column: metadata may have objects."""
     if path[0] == "metadata":
         return values_of({"metadata": {path[1]: value}}, path)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from fastrec.errors import UsageError
-from fastrec.statistics.exact import Value, mean_score
+from fastrec.statistics.exact import mean_score
 
 RIGHT = 1
 WRONG = 2
@@ -118,12 +118,6 @@ class RepeatsAs(msgspec.Struct, frozen=True):
         if not graded:
             return Fraction(sum(one.flag == RIGHT for one in answers), len(answers))
         return mean_score(0.0 if one.flag == ERROR else one.score for one in answers)
-
-    def alone(self, value: Value, flags: int) -> Value:
-        """The value of a model with one record at most, given that of its answer and its flags."""
-        if self.k > 1:
-            return None
-        return 0.0 if flags == ERROR and self.errors_as_wrong else value
 
 
 MEAN = RepeatsAs()

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from fastrec.answers.choosing import open_index
+from fastrec.answers.finding import shortest_prefixes
 from fastrec.answers.question_table import query_of
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.table import SORTS, Query
@@ -210,7 +211,7 @@ def test_a_prefix_finds_one_question(
     sample_hash: str, shortest: int, prefix: str, odd: Path
 ) -> None:
     index = open_index(odd)
-    assert index.prefixes_of([sample_hash], shortest) == {sample_hash: prefix}
+    assert shortest_prefixes(index.selection, [sample_hash], shortest) == {sample_hash: prefix}
     assert [row.sample_hash for row in index.find(prefix)] == [sample_hash]
 
 

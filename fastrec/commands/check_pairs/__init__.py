@@ -88,7 +88,7 @@ class PairCheck(Framed, kw_only=True):
 
     def _rows(self) -> list[dict[str, Any]]:
         """A row for each group of findings. `rows` is a number."""
-        return [flat(group, {}) for group in self.groups]
+        return [flat(group) for group in self.groups]
 
     @property
     def ok(self) -> bool:

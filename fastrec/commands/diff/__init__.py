@@ -323,14 +323,14 @@ def diff(
     _check_gate(fail_on=fail_on, p=p, p_adjust=p_adjust, min_compared=min_compared)
     match_by = check_by(field_names("by", by))
     wanted = make_filters(**filters)
-    first, second = Selection(old), Selection(new)
+    first, second = (Selection(corpus, jobs=jobs) for corpus in (old, new))
     check_known_fields([first, second], wanted, cluster=cluster)
-    before_selection = first.filtered(wanted, jobs=jobs, allow_empty=True)
+    before_selection = first.filtered(wanted, allow_empty=True)
     if cluster and before_selection.scopes:
-        before_selection.set_clusters(cluster, jobs=jobs)
+        before_selection.set_clusters(cluster)
     before = ComparedCorpus(before_selection)
     # One of them may have no matching record: its models are missing.
-    after = ComparedCorpus(second.filtered(wanted, jobs=jobs, allow_empty=bool(before.results)))
+    after = ComparedCorpus(second.filtered(wanted, allow_empty=bool(before.results)))
     corpora = before, after
     scored = frozenset() if accuracy else scopes_with("graded", corpora)
     match_by = fields_to_compare(before, after, match_by)

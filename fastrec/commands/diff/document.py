@@ -269,7 +269,7 @@ class Difference(Tabular, kw_only=True):
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric and model."""
-        return [flat(model, {}) for model in self.models]
+        return [flat(model) for model in self.models]
 
     @property
     def failed(self) -> bool:

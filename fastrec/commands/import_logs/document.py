@@ -16,7 +16,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -24,7 +23,7 @@ from fastrec.corpus.lock import locked
 from fastrec.errors import UsageError, shown
 from fastrec.harnesses.log import BadLog
 from fastrec.harnesses.registry import HARNESS_NAMES
-from fastrec.notebook import Tabular, flat
+from fastrec.notebook import Tabular
 from fastrec.schemas.view import REFUSALS
 from fastrec.storage import base_name, is_url, join, storage_of
 
@@ -122,10 +121,6 @@ class Import(Tabular, kw_only=True):
     """Files that were found, but are not needed or belong to no harness."""
     skipped_files: dict[str, list[str]] = {}
     """These files, by kind."""
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each log that was imported."""
-        return [flat(log, {}) for log in self.logs]
 
 
 _WORK = ".import-"

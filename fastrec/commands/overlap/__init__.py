@@ -39,7 +39,7 @@ class Overlap(Tabular, kw_only=True):
     def rows(self) -> list[dict[str, Any]]:
         """A row for each pair of models or evaluations, or for each model and recipe."""
         rows = [row for joins in self.models or () for row in joins.rows()]
-        rows += [flat(pair, {}) for pair in [*(self.evaluations or ()), *(self.names or ())]]
+        rows += [flat(pair) for pair in [*(self.evaluations or ()), *(self.names or ())]]
         for model in self.hashes or ():
             names = {"evaluation_name": model.evaluation_name, "model_id": model.model_id}
             for recipe in recipes_of([model]):

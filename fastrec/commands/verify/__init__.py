@@ -49,7 +49,7 @@ from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
 from fastrec.judge.findings import REPAIRS
 from fastrec.normalize.options import RECORDED, Options, options_from
-from fastrec.notebook import Tabular, flat
+from fastrec.notebook import Tabular
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
@@ -291,10 +291,6 @@ class Verification(Tabular, kw_only=True):
     their records."""
     notices: list[str] = []
     """Remarks for the reader."""
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each problem."""
-        return [flat(problem, {}) for problem in self.problems]
 
     @property
     def ok(self) -> bool:

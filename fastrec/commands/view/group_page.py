@@ -4,7 +4,7 @@ from typing import Any
 
 from fastrec.answers.choosing import choose_primary, choose_scopes
 from fastrec.answers.pictures import cells_table
-from fastrec.answers.question_table import QuestionTable, query_of
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query
 from fastrec.commands.view.layout import Frame
 from fastrec.errors import NoMatchError
@@ -47,7 +47,7 @@ def group_results(
     """
     rows: dict[str, dict[str, Cell]] = {}
     groups: dict[str, str] = {}  # addresses by value
-    scopes = choose_primary([one for one, _ in choose_scopes(index.scopes, Filters())], ())
+    scopes = [one for one, _ in choose_primary(choose_scopes(index.scopes, Filters()))]
     for scope in sorted(scopes, key=lambda scope: -scope.questions)[:_COLUMNS]:
         name, values = ungrouped_name(scope.evaluation_name, [group])
         value = values[group.field]
@@ -56,7 +56,7 @@ def group_results(
             matching = where if group.bins else (*where, f"{group.field}= {value}")
             pairs = (("where", condition) for condition in matching)
             groups[value] = frame.addresses.pairs("group", *pairs)
-        for model in index.summary_of(query_of(scope)).by_model:
+        for model in index.summary_of(scope).by_model:
             query = Query(
                 evaluation_name=name,
                 metric=scope.metric,
