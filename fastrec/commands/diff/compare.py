@@ -30,7 +30,13 @@ import numpy as np
 
 from fastrec.answers.codes import Array, distinct_of
 from fastrec.commands.diff.document import Flip, Loss
-from fastrec.commands.diff.fields import OTHER_FIELDS, cause_of_loss, compare_lines, is_relabelled
+from fastrec.commands.diff.fields import (
+    OTHER_FIELDS,
+    cause_of_loss,
+    compare_records,
+    is_relabelled,
+    split_object,
+)
 from fastrec.commands.diff.records import Bounds, ChosenPart, Records
 from fastrec.corpus.scan import VERIFY_HINT, SplitHashes
 from fastrec.engine.base import collector_off
@@ -200,8 +206,9 @@ class _Comparison:
                 waiting.update([next(new_lines)])
             after = waiting.pop(row)
             try:
-                paths = compare_lines(before, after)
-                relabelled = is_relabelled(before, after, paths)
+                was, now = map(split_object, (before, after))
+                paths = compare_records(was, now)
+                relabelled = is_relabelled(was, now, paths)
                 cause = cause_of_loss(before, after) if lost else None
             except (*REFUSALS, KeyError) as exc:
                 reason = (
