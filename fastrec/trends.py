@@ -243,9 +243,9 @@ def find_corpora(paths: Sequence[AnyPath]) -> tuple[list[tuple[str, AnyPath]], l
     if twice:
         raise UsageError(f"{shown(twice[0])} is given twice")
     names = [utf8(base_name(path)) for path in found]
-    ambiguous = {name for name, number in Counter(names).items() if number > 1}
+    number_of = Counter(names)
     spelled = (
-        utf8(path) if name in ambiguous else name for name, path in zip(names, found, strict=True)
+        utf8(path) if number_of[name] > 1 else name for name, path in zip(names, found, strict=True)
     )
     return list(zip(spelled, places, strict=True)), notices
 

@@ -301,14 +301,15 @@ ModelName = tuple[str, str | None, str]  # evaluation, metric and model
 
 def _base_metrics(selection: Selection) -> set[ModelName]:
     """Of each evaluation and model, the metric with most records: evaluation, metric, model."""
-    best: dict[tuple[str, str], tuple[int, str | None]] = {}
-    for scope in selection.summary.evaluations:
-        for model in scope.by_model:
-            key = (scope.evaluation_name, model.model_id)
-            known = best.get(key)
-            if known is None or model.records > known[0]:
-                best[key] = (model.records, scope.metric)
-    return {(evaluation, metric, model) for (evaluation, model), (_, metric) in best.items()}
+    results = [
+        (model.records, (scope.evaluation_name, scope.metric, model.model_id))
+        for scope in selection.summary.evaluations
+        for model in scope.by_model
+    ]
+    best: dict[tuple[str, str], ModelName] = {}
+    for _, name in sorted(results, key=lambda result: -result[0]):
+        best.setdefault((name[0], name[2]), name)
+    return set(best.values())
 
 
 def _has_base(selection: Selection, part: int, bases: set[ModelName]) -> Array:

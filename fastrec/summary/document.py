@@ -206,7 +206,7 @@ class SampleHashes(msgspec.Struct, kw_only=True):
     """The first 10 wrong hashes, by name, model and id."""
 
 
-class Tokens(msgspec.Struct, kw_only=True, gc=False):
+class Tokens(msgspec.Struct, gc=False):
     """Sums over all records with token usage; those of over 4,200 digits are hexadecimal text."""
 
     records: _Count
@@ -219,7 +219,7 @@ class Tokens(msgspec.Struct, kw_only=True, gc=False):
     """Sum of token_usage.total_tokens."""
 
 
-class Latency(msgspec.Struct, kw_only=True, gc=False):
+class Latency(msgspec.Struct, gc=False):
     """Quantiles of `performance.latency_ms`, with a relative error of at most 1/128."""
 
     records: _Count

@@ -130,35 +130,27 @@ def _of_all(highest: Highest, models: int) -> int:
 
 
 def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> document.ModelSummary:
-    buckets = counted.latency_quantiles((0.5, 0.9, 0.99))
-    p50, p90, p99 = (
-        None if bucket is None else float(f"{bucket_value(bucket):.5g}") for bucket in buckets
-    )
-    sums = (counted.input_tokens, counted.output_tokens, counted.total_tokens)
-    input_tokens, output_tokens, total_tokens = map(document.json_safe, sums)
+    latencies = [
+        None if bucket is None else float(f"{bucket_value(bucket):.5g}")
+        for bucket in counted.latency_quantiles((0.5, 0.9, 0.99))
+    ]
+    tokens = (counted.input_tokens, counted.output_tokens, counted.total_tokens)
     answers = counted.answers()
     records = counted.with_errors()
-    means = means_of(answers, repeats.without_errors, repeats.answers)._asdict()
-    if answers == records and not repeats.answers and not repeats.records:  # the usual case
-        with_errors = dict(means)
-    else:
-        with_errors = means_of(records, repeats.without_errors, repeats.records)._asdict()
+    means = with_errors = means_of(answers, repeats.without_errors, repeats.answers)
+    if answers != records or repeats.answers or repeats.records:  # rare
+        with_errors = means_of(records, repeats.without_errors, repeats.records)
     return document.filled(
         document.ModelSummary,
+        means,
         counted,
         model_id=name,
-        answers=counted.records - counted.errors,
-        questions=with_errors.pop("questions"),
-        questions_answered=means.pop("questions"),
-        **means,
-        errors_as_wrong=document.ErrorsAsWrong(**with_errors),
-        tokens=document.Tokens(
-            records=counted.with_tokens,
-            input=input_tokens,
-            output=output_tokens,
-            total=total_tokens,
-        ),
-        latency_ms=document.Latency(records=counted.latency.total(), p50=p50, p90=p90, p99=p99),
+        answers=answers.records,
+        questions=with_errors.questions,
+        questions_answered=means.questions,
+        errors_as_wrong=document.filled(document.ErrorsAsWrong, with_errors),
+        tokens=document.Tokens(counted.with_tokens, *map(document.json_safe, tokens)),
+        latency_ms=document.Latency(counted.latency.total(), *latencies),
         first_sample_id=document.json_safe(sample_id_of(counted.first)),
         last_sample_id=document.json_safe(sample_id_of(counted.last)),
     )

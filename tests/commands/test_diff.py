@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import fastrec
 from fastrec.commands.diff import Difference, diff, plan
-from fastrec.commands.diff.fields import OTHER_FIELDS, compare_lines
+from fastrec.commands.diff.fields import OTHER_FIELDS, compare_records, split_object
 from fastrec.commands.generate import Recipe, lines
 from fastrec.corpus.manifest import KeyEntry, PartEntry, SideFileEntry
 from fastrec.corpus.scan import PartFile
@@ -270,7 +270,7 @@ def test_the_fields_of_two_records_that_differ_are_found(
 ) -> None:
     """The paths agree with a walk over both records, in which 1 and 1.0 differ."""
     lines = [fastrec.judge(json.dumps(record)).normal for record in (old, new)]
-    paths = compare_lines(*lines)
+    paths = compare_records(*map(split_object, lines))
     wanted = differing(*map(spelled, lines)) - {"$.evaluation_id"}
     assert set(paths) == wanted
     assert len(paths) == len(wanted)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import fastrec
-from fastrec.commands.diff.fields import is_relabelled
+from fastrec.commands.diff.fields import is_relabelled, split_object
 from tests.answers.small import Record, answer, make_corpus
 from tests.running import run_here
 
@@ -102,7 +102,9 @@ def test_the_way_back_and_the_same_labels_are_not_relabelled(corpora: tuple[Path
     ],
 )
 def test_what_is_a_label(was: Record | None, now: Record | None, expected: bool) -> None:
-    old, new = (json.dumps({} if one is None else {"metadata": one}).encode() for one in (was, now))
+    old, new = (
+        split_object(json.dumps({} if one is None else {"metadata": one})) for one in (was, now)
+    )
     assert is_relabelled(old, new, ["$.metadata", "$.evaluation.score"]) is expected
     assert not is_relabelled(old, new, ["$.metadata"])
 

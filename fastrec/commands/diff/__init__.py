@@ -18,7 +18,7 @@ from fractions import Fraction
 from typing import Any, Literal, Unpack
 
 from fastrec.answers.selection import Selection, check_known_fields
-from fastrec.commands.diff.compare import Changes, ModelName, Scope, compare_range
+from fastrec.commands.diff.compare import Changes, compare_range
 from fastrec.commands.diff.document import (
     ChangedField,
     Counts,
@@ -41,6 +41,7 @@ from fastrec.commands.diff.plan import (
     position_fields,
     scopes_with,
 )
+from fastrec.commands.diff.records import CompareTask, ModelName, Scope
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
@@ -334,16 +335,18 @@ def diff(
     corpora = before, after
     scored = frozenset() if accuracy else scopes_with("graded", corpora)
     match_by = fields_to_compare(before, after, match_by)
-    question = position_fields(before, after, match_by)
-    tasks = make_tasks(
-        before,
-        after,
+    whole = CompareTask(
+        old=before.parts,
+        new=after.parts,
+        fields=position_fields(before, after, match_by),
         by=match_by,
-        fields=question,
         scored=scored,
         errors_as_wrong=errors_as_wrong,
+        # A hash that is split in one corpus is split in both here.
+        split=frozenset(before.split | after.split),
         examples=examples,
     )
+    tasks = make_tasks(whole, before, after)
     changes = Changes(examples)
     for task in tasks[:1]:
         changes.add(compare_range(task))
@@ -357,7 +360,7 @@ def diff(
         old=_side(before),
         new=_side(after),
         by=match_by,
-        question=question,
+        question=whole.fields,
         errors_as_wrong=errors_as_wrong,
         accuracy=accuracy,
         cluster=cluster,

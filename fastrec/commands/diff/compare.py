@@ -25,48 +25,29 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from fastrec.answers.codes import Array, distinct_of
 from fastrec.commands.diff.document import Flip, Loss
-from fastrec.commands.diff.fields import OTHER_FIELDS, cause_of_loss, compare_lines, is_relabelled
-from fastrec.commands.diff.records import Bounds, ChosenPart, Records
-from fastrec.corpus.scan import VERIFY_HINT, SplitHashes
+from fastrec.commands.diff.fields import (
+    OTHER_FIELDS,
+    cause_of_loss,
+    compare_records,
+    is_relabelled,
+    split_object,
+)
+from fastrec.commands.diff.records import CompareTask, ModelName, Records
+from fastrec.corpus.scan import VERIFY_HINT
 from fastrec.engine.base import collector_off
-from fastrec.errors import CorpusError, shown
+from fastrec.errors import CorpusError
 from fastrec.limits import current_limits
 from fastrec.schemas.view import REFUSALS
 from fastrec.sorting.keys import FIELDS, METRIC
 from fastrec.statistics.exact import to_double
 from fastrec.summary.document import filled
 
-Scope = tuple[
-    str, str | None
-]  # an evaluation_name and one of its metrics; None for records that name no metric
-
-ModelName = tuple[str, str | None, str]  # an evaluation_name, a metric and a model_id
-
 _MODEL = ("evaluation_name", METRIC, "model_id")
 _HASH = ("evaluation_name", METRIC, "sample_hash")
-
-
-class CompareTask(msgspec.Struct, frozen=True):
-    old: Sequence[ChosenPart]
-    new: Sequence[ChosenPart]
-    bounds: Bounds
-    bound_fields: tuple[str, ...]  # of the positions in bounds
-    fields: tuple[str, ...]  # that identify a question of a model, beside its metric
-    by: tuple[str, ...]
-    scored: frozenset[
-        Scope
-    ]  # what is compared by score; all else is compared by the share of right answers
-    errors_as_wrong: bool
-    split: SplitHashes  # hashes of which each `sample_id` is a question
-    examples: int
-
-    def __str__(self) -> str:
-        return f"comparing {', '.join(shown(part.path) for part in (*self.old, *self.new))}"
 
 
 class Changes:
@@ -121,7 +102,7 @@ def compare_range(task: CompareTask) -> Changes:
 class _Comparison:
     def __init__(self, task: CompareTask) -> None:
         self._task = task
-        self._records = records = Records(task.old, task.new, task.bounds, task.bound_fields)
+        self._records = records = Records(task)
         codes = records.codes
         self._model = _numbered(*(codes[field] for field in _MODEL))
         self._models: list[ModelName] = records.names(self._model, _MODEL)
@@ -200,8 +181,9 @@ class _Comparison:
                 waiting.update([next(new_lines)])
             after = waiting.pop(row)
             try:
-                paths = compare_lines(before, after)
-                relabelled = is_relabelled(before, after, paths)
+                was, now = map(split_object, (before, after))
+                paths = compare_records(was, now)
+                relabelled = is_relabelled(was, now, paths)
                 cause = cause_of_loss(before, after) if lost else None
             except (*REFUSALS, KeyError) as exc:
                 reason = (

@@ -1,13 +1,8 @@
 """Comparing two records field by field, by their lines.
 
-The normal form makes this fast: equal values have equal bytes at every level, and known keys have
-one order. So the text that two lines share up to the answer is skipped, and the rest is split into
-the values of its keys. Only values that differ are split further. Numbers and strings are compared
-as they are spelled.
-
-    {"schema_version":… | ,"evaluation_id":… | ,"model_id":…,"input":… |
-    ,"output":…,"answer_attribution":[…],…}
-     compared             left out             compared                  split
+The normal form makes this fast: equal values have equal bytes at every level. So a line is split
+into the values of its keys, and only values that differ are split further. Numbers and strings are
+compared as they are spelled.
 """
 
 from collections.abc import Sequence
@@ -18,15 +13,10 @@ from msgspec import Raw
 
 from fastrec.answers.transcript import decoded
 from fastrec.judge.findings import json_path
-from fastrec.schemas.view import view_decoder
 from fastrec.where import said, values_of
 
 OTHER_FIELDS = "(other fields)"
 
-_RUN = b',"evaluation_id":'
-_MODEL = b',"model_id":'
-_OUTPUT = b',"output":'
-_TAIL = b',"answer_attribution":'
 _VERDICT = frozenset({"$.evaluation.score", "$.evaluation.is_correct"})
 _LABEL = ("original_score", "original_is_correct", "label_by", "label_at", "label_reason")
 
@@ -40,43 +30,23 @@ _LIMITS = ("length", "max_tokens", "max_output_tokens", "model_length")  # finis
 _Object = dict[str, Raw]
 
 
-_decode_object = msgspec.json.Decoder(_Object).decode
+split_object = msgspec.json.Decoder(_Object).decode
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
-_decode_labelled = view_decoder(metadata=(dict[str, Raw], {}))
 
 
-def compare_lines(old: bytes, new: bytes) -> list[str]:
+def compare_records(old: _Object, new: _Object) -> list[str]:
     """Return the paths in which two records differ, each once, without `evaluation_id`."""
     found: dict[str, None] = {}
-    if not new.startswith(old[: old.find(_RUN) + len(_RUN)]):
-        found["$.schema_version"] = None
-    start = old.find(_MODEL)
-    other = new.find(_MODEL)
-    if old[start:] == new[other:]:
-        return list(found)
-    for cut in (old.rfind(_TAIL), old.find(_OUTPUT, start)):
-        if cut > start and new.startswith(old[start:cut], other):
-            other += cut - start
-            start = cut
-            break
-    try:
-        before = _decode_object(b"{" + old[start + 1 :])
-        after = _decode_object(b"{" + new[other + 1 :])
-    except msgspec.MsgspecError:
-        # Quotes inside a string are escaped, so a key cannot occur there. But a nested object may
-        # have the same key. Then the text from there on has a closing bracket too many.
-        before = _decode_object(old)
-        after = _decode_object(new)
-        del before["evaluation_id"], after["evaluation_id"]
-    _compare_objects(before, after, "$", found)
+    _compare_objects(old, new, "$", found)
+    found.pop("$.evaluation_id", None)
     return list(found)
 
 
-def is_relabelled(old: bytes, new: bytes, paths: Sequence[str]) -> bool:
+def is_relabelled(old: _Object, new: _Object, paths: Sequence[str]) -> bool:
     """Whether a label changed the verdict: only NEW has this label in its metadata."""
     if _VERDICT.isdisjoint(paths):
         return False
-    was, now = (_decode_labelled(line).metadata for line in (old, new))
+    was, now = (split_object(record.get("metadata", b"{}")) for record in (old, new))
     return any(name in now and now[name] != was.get(name) for name in _LABEL)
 
 
@@ -114,7 +84,7 @@ def _compare_values(old: bytes, new: bytes, path: str, found: dict[str, None]) -
     """Find what differs in two unequal values; lists of different lengths differ as a whole."""
     kind = old[:1]
     if kind == b"{" == new[:1]:
-        _compare_objects(_decode_object(old), _decode_object(new), path, found)
+        _compare_objects(split_object(old), split_object(new), path, found)
         return
     if kind == b"[" == new[:1]:
         items = _decode_array(old)

@@ -20,11 +20,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import Query
-from fastrec.commands.diff.compare import CompareTask, ModelName, Scope
-from fastrec.commands.diff.records import ChosenPart
+from fastrec.commands.diff.records import ChosenPart, CompareTask, ModelName, Scope
 from fastrec.corpus.manifest import MANIFEST, skipped_lines
 from fastrec.corpus.scan import Position, position_maker
 from fastrec.errors import CorpusError, UsageError, shown
@@ -138,20 +139,11 @@ def fields_to_compare(
     return by
 
 
-def make_tasks(
-    old: ComparedCorpus,
-    new: ComparedCorpus,
-    *,
-    by: tuple[str, ...],
-    fields: tuple[str, ...],
-    scored: frozenset[Scope],
-    errors_as_wrong: bool,
-    examples: int,
-) -> list[CompareTask]:
+def make_tasks(whole: CompareTask, old: ComparedCorpus, new: ComparedCorpus) -> list[CompareTask]:
     """Cut the work into ranges."""
-    bound_fields = fields
+    bound_fields = whole.fields
     if any(_has_long_id(part) for part in (*old.parts, *new.parts)):
-        bound_fields = tuple(takewhile(lambda field: field != "sample_id", fields))
+        bound_fields = tuple(takewhile(lambda field: field != "sample_id", bound_fields))
     position_of = position_maker(bound_fields)
     places = []
     for corpus in (old, new):
@@ -168,18 +160,12 @@ def make_tasks(
         return []
     cuts = _cuts([*places[0], *places[1]], current_limits().diff_range_records)
     return [
-        CompareTask(
+        replace(
+            whole,
             old=_within(places[0], *bounds),
             new=_within(places[1], *bounds),
             bounds=bounds,
             bound_fields=bound_fields,
-            fields=fields,
-            by=by,
-            scored=scored,
-            errors_as_wrong=errors_as_wrong,
-            # A hash that is split in one corpus is split in both here.
-            split=frozenset(old.split | new.split),
-            examples=examples,
         )
         for bounds in pairwise([None, *cuts, None])
     ]

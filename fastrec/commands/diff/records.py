@@ -20,14 +20,21 @@ from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.manifest import KeyEntry
 from fastrec.corpus.part_records import KEY_COLUMNS
 from fastrec.corpus.reader import lines_of, open_columns
-from fastrec.corpus.scan import PartFile, Position, position_maker
-from fastrec.errors import CorpusError
+from fastrec.corpus.scan import PartFile, Position, SplitHashes, position_maker
+from fastrec.errors import CorpusError, shown
 from fastrec.summary.document import filled, json_safe
 
 # The positions of a range: the first, and the first after it; None is no bound.
 Bounds = tuple[Position | None, Position | None]
 
 _NUMBERS = ("correct", "error", "bytes", "fingerprint")
+
+
+Scope = tuple[
+    str, str | None
+]  # an evaluation_name and one of its metrics; None for records that name no metric
+
+ModelName = tuple[str, str | None, str]  # an evaluation_name, a metric and a model_id
 
 
 class ChosenPart(PartFile, frozen=True):
@@ -38,6 +45,26 @@ class ChosenPart(PartFile, frozen=True):
     clusters: Array | None  # of the question of each record, if questions have clusters
 
 
+class CompareTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What to compare: all records of two corpora, or those of a range."""
+
+    old: Sequence[ChosenPart]
+    new: Sequence[ChosenPart]
+    fields: tuple[str, ...]  # that identify a question of a model, beside its metric
+    by: tuple[str, ...]
+    scored: frozenset[
+        Scope
+    ]  # what is compared by score; all else is compared by the share of right answers
+    errors_as_wrong: bool
+    split: SplitHashes  # hashes of which each `sample_id` is a question
+    examples: int
+    bounds: Bounds = (None, None)
+    bound_fields: tuple[str, ...] = ()  # of the positions in bounds
+
+    def __str__(self) -> str:
+        return f"comparing {', '.join(shown(part.path) for part in (*self.old, *self.new))}"
+
+
 class Records:
     """The records of both corpora whose positions by some sort fields are in a range.
 
@@ -46,23 +73,17 @@ class Records:
             columns describe.
     """
 
-    def __init__(
-        self,
-        old: Sequence[ChosenPart],
-        new: Sequence[ChosenPart],
-        bounds: Bounds,
-        fields: Sequence[str],
-    ) -> None:
-        self._parts = [*old, *new]
+    def __init__(self, task: CompareTask) -> None:
+        self._parts = [*task.old, *task.new]
         self._numbers = {field: Values() for field in KEY_COLUMNS}
         self.exact_scores: dict[int, int] = {}  # by row, those that a double cannot hold
         self._ends = [0]
-        self._position_of = position_maker(fields)
-        parts = [self._read(part, bounds) for part in self._parts]
+        self._position_of = position_maker(task.bound_fields)
+        parts = [self._read(part, task.bounds) for part in self._parts]
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         self._values = {field: numbers.list() for field, numbers in self._numbers.items()}
         self.codes: dict[str, Array] = {field: columns[field] for field in KEY_COLUMNS}
-        self.is_new = np.arange(self._ends[-1]) >= self._ends[len(old)]
+        self.is_new = np.arange(self._ends[-1]) >= self._ends[len(task.old)]
         self.correct = columns["correct"].astype(bool)
         self.error = columns["error"].astype(bool)
         self.score = columns["score"]

@@ -21,7 +21,7 @@ from fastrec.schemas.view import view, view_decoder
 _EXAMPLES = 3
 
 
-class SharedExample(msgspec.Struct, kw_only=True):
+class SharedExample(msgspec.Struct):
     """A question that two evaluations have, as each of them names it."""
 
     sample_id: int | str
@@ -84,10 +84,7 @@ def find_shared(index: QuestionTable, queries: Sequence[Query]) -> list[SharedQu
                 other = group[pair.other_evaluation_name]
                 pair.examples.append(
                     SharedExample(
-                        sample_id=one.sample_id,
-                        sample_hash=one.sample_hash,
-                        other_sample_id=other.sample_id,
-                        other_sample_hash=other.sample_hash,
+                        one.sample_id, one.sample_hash, other.sample_id, other.sample_hash
                     )
                 )
     return sorted(

@@ -18,7 +18,7 @@ from fastrec.answers.table import Query
 from fastrec.answers.values import trials_of
 
 
-class SimilarModels(msgspec.Struct, kw_only=True):
+class SimilarModels(msgspec.Struct):
     """Two models whose names differ only in spelling."""
 
     model_id: str
@@ -93,13 +93,5 @@ def compare_similar(index: QuestionTable, records: Mapping[str, int]) -> list[Si
         rename = 0 < common[pair] == same[pair] and not {*pair} & renamed and is_plain
         if rename:
             renamed.add(other)
-        similar.append(
-            SimilarModels(
-                model_id=name,
-                other_model_id=other,
-                common=common[pair],
-                same=same[pair],
-                rename=rename,
-            )
-        )
+        similar.append(SimilarModels(name, other, common[pair], same[pair], rename=rename))
     return similar
