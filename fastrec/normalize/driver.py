@@ -513,15 +513,10 @@ def _kept_files(
 ) -> list[KeptFile]:
     """Describe all files to keep; DamagedFileError if one is missing."""
     files = [(file.path, file.hash) for task in tasks for file in task.files]
-    files += [
-        (file.path, file.hash) for part in parts for file in (*part.files, part.census) if file
-    ]
-    files += [(part.path, part.written.sha256) for part in parts if part.records]
-    files += [(file.path, file.sha256) for part in parts for file in part.side_files]
-    files += [
-        (summary.path, summary.hash),
-        *([(rejects.path, rejects.entry.sha256)] if rejects else []),
-    ]
+    files += [entry for part in parts for entry in part.hashes.items()]
+    files.append((summary.path, summary.hash))
+    if rejects:
+        files.append((rejects.path, rejects.entry.sha256))
     signatures = signatures_of(
         [context.output.before_publishing(path) for path, _ in files], context.engine
     )

@@ -23,13 +23,13 @@ from fastrec.errors import (
     listed,
     shown,
 )
-from fastrec.normalize.options import LineSettings
+from fastrec.normalize.results import Piece
 from fastrec.schemas.registry import SCHEMAS, fields_of
 from fastrec.sources.formats import why_foreign
 from fastrec.sources.inputs import find_files, find_shards, walk
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard
-from fastrec.storage import is_url, join, storage_of
+from fastrec.storage import is_url, join
 from fastrec.where import parse_condition, paths_of, spell_path, unknown_field
 
 _MOST_FILES = 100  # looked at to tell what they are
@@ -209,85 +209,54 @@ def check_formats(shards: Sequence[Shard]) -> None:
         raise errors[0] if len(errors) == 1 else BadShardsError(errors)
 
 
-class _Stream(msgspec.Struct):
-    rest: Iterator[Chunk | LongLine]
+class Decompressed(msgspec.Struct):
+    """A shard that the driver reads from front to back."""
+
+    chunks: Iterator[Chunk | LongLine]  # that were not read yet
     stats: ReadStats
-    # A chunk is the path of its file, its offset and line.
-    read: list[tuple[str, int, int] | LongLine] = []
+    count: int = 0  # of chunks that became pieces
+    long_lines: list[LongLine] = []  # after the last one
+    pieces: list[Piece] = []  # of a stream that may be read again
     error: ShardError | None = None
 
 
-class Streams:
+class Streams(msgspec.Struct):
     """Standard input and pipes, which can be read only once; pass 1 may have to start again.
 
-    While the target may change, the driver keeps their chunks in files. A second reading takes the
-    chunks from these files, and continues with the rest of the stream.
+    While the target may change, their chunks stay in files. A second reading takes the pieces of
+    these files, and continues with the rest of the stream.
     """
 
-    def __init__(self, *, kept: bool = False) -> None:
-        """With `kept`, streams can be read again until `release` is called."""
-        self.kept = kept
-        self._streams: dict[int, _Stream] = {}
-        # Files of chunks, and whether their tasks are finished.
-        self._finished: dict[str, bool] = {}
+    kept: bool = False  # whether streams can be read again; until `release` is called
+    _opened: dict[int, Decompressed] = {}
+    _finished: set[str] = set()  # files of chunks whose tasks are finished
 
-    def open(self, number: int, shard: Shard, lines: LineSettings, chunk_bytes: int) -> ReadStats:
-        """Open a stream, unless it is open; return the statistics of reading it."""
-        if number not in self._streams:
-            stats = ReadStats()
-            self._streams[number] = _Stream(lines.read(shard, chunk_bytes, stats), stats)
-        return self._streams[number].stats
-
-    def chunks(self, number: int) -> Iterator[Chunk | LongLine]:
-        """Read an open stream: what was read before, then the rest.
-
-        Each chunk of the rest has to be kept (`keep`).
-        """
-        stream = self._streams[number]
-        self._finished.update(
-            dict.fromkeys(
-                (item[0] for item in stream.read if not isinstance(item, LongLine)), False
-            )
-        )
-        for item in tuple(stream.read):
-            if isinstance(item, LongLine):
-                yield item
-            else:  # the first byte of the file is not part of the chunk
-                path, offset, line = item
-                yield Chunk(storage_of(path).read_all(path)[1:], offset, line)
-        try:
-            for chunk in stream.rest:
-                if self.kept and isinstance(chunk, LongLine):
-                    stream.read.append(chunk)
-                yield chunk
-        except ShardError as exc:
-            stream.error = exc
-        if stream.error:
-            raise stream.error
-
-    def keep(self, number: int, chunk: Chunk, path: str) -> None:
-        """Remember the file of a chunk, if it is of a stream that may be read again."""
-        if self.kept and number in self._streams and path not in self._finished:
-            self._finished[path] = False
-            self._streams[number].read.append((path, chunk.offset, chunk.line))
+    def open(self, number: int, read: Callable[[], Decompressed]) -> Decompressed:
+        """Open a stream, unless it is open."""
+        if number not in self._opened:
+            self._opened[number] = read()
+        opened = self._opened[number]
+        self._finished.difference_update(piece.slice.shard.path for piece in opened.pieces)
+        return opened
 
     def files(self) -> set[str]:
-        return set(self._finished)
+        opened = self._opened.values()
+        return {piece.slice.shard.path for stream in opened for piece in stream.pieces}
 
     def finish(self, paths: Iterable[str]) -> list[str]:
         """Note that a task is finished; return those of its files that are not needed any more."""
-        for path in self._finished.keys() & paths:
-            self._finished[path] = True
-        return [path for path in paths if path not in self._finished]
+        kept = self.files().intersection(paths)
+        self._finished |= kept
+        return [path for path in paths if path not in kept]
 
     def release(self) -> list[str]:
         """Keep chunks no longer.
 
         Return the files of finished tasks, which are not needed any more.
         """
-        done = [path for path, is_finished in self._finished.items() if is_finished]
+        done = sorted(self._finished)
         self.kept = False
-        self._finished = {}
-        for stream in self._streams.values():
-            stream.read = []
+        self._finished = set()
+        for stream in self._opened.values():
+            stream.pieces = []
         return done

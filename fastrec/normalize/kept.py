@@ -42,7 +42,6 @@ from fastrec.storage import hash_of_file, sha256_of_file, storage_of
 from fastrec.summary.part_statistics import LinesByPiece
 
 _FILES = 1_000  # files whose signatures one task asks for
-_BLOCK = 1_024  # parts of the base that `Base.removed` looks at together
 
 
 class KeptShard(msgspec.Struct, frozen=True, array_like=True):
@@ -399,27 +398,17 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def removed(self, number: int) -> tuple[int, ...]:
         """The pieces that are gone and may have records in a part."""
-        found = self._gone_by_block[number // _BLOCK]
-        return tuple(piece for first, last, piece in found if first <= number <= last)
+        return tuple(piece for first, last, piece in self._gone if first <= number <= last)
 
     @cached_property
-    def _gone_by_block(self) -> list[list[tuple[int, int, int]]]:
-        """For each block of parts, the pieces that are gone and may have records in it.
-
-        Each is given with its range of parts.
-        """
-        blocks: list[list[tuple[int, int, int]]] = [
-            [] for _ in range(-(-len(self.parts) // _BLOCK))
+    def _gone(self) -> list[tuple[int, int, int]]:
+        """The pieces that are gone, each with the first and the last part that may have records."""
+        cuts = self.cuts
+        return [
+            (bisect_right(cuts, counts.first), bisect_right(cuts, counts.last), counts.piece.number)
+            for counts in self.gone
+            if counts.first
         ]
-        for counts in self.gone:
-            if counts.first and blocks:
-                first, last = (
-                    bisect_right(self.cuts, counts.first),
-                    bisect_right(self.cuts, counts.last),
-                )
-                for block in range(first // _BLOCK, last // _BLOCK + 1):
-                    blocks[block].append((first, last, counts.piece.number))
-        return blocks
 
 
 def find_base(

@@ -159,9 +159,7 @@ def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
     parts = [part for part in parts if part.records]
     storage = storage_of(context.output.staged(""))
     staged = {path for path in context.output.staged_files() if base_name(path).startswith("part-")}
-    wanted = {part.path for part in parts} | {
-        file.path for part in parts for file in part.side_files
-    }
+    wanted = {path for part in parts for path in part.published}
     for path in staged - wanted:
         context.output.check()
         storage.remove(path)
@@ -385,7 +383,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         return sum(piece.data_end - piece.data_start for piece in self._plan.slices(number))
 
     def _sync(self, part: Part) -> None:
-        for path in (part.path, *(file.path for file in part.side_files)):
+        for path in {part.path, *part.published}:
             self._context.output.sync(path)
 
     def _held(self, part: Part) -> Part:

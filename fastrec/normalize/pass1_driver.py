@@ -11,6 +11,7 @@ same text too.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 
 import msgspec
@@ -21,7 +22,7 @@ from fastrec.errors import BadShardsError, NothingValidError, ShardError, utf8
 from fastrec.filters import nothing_matches
 from fastrec.limits import current_limits
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.inputs import Streams, check_fields
+from fastrec.normalize.inputs import Decompressed, Streams, check_fields
 from fastrec.normalize.kept import Base
 from fastrec.normalize.options import AUTO, FEW_FENCES, Options
 from fastrec.normalize.pass1 import SortTask, WrongTargetError, sort_pieces
@@ -190,58 +191,54 @@ class SortTasks:
         sizes = options.run_bytes(text), options.most_fences(text)
         return SortTask(number, pieces, self._directory, self._lines, *sizes, self._indexes_parts)
 
+    def _read(self, shard: int) -> Decompressed:
+        stats = ReadStats()
+        return Decompressed(self._lines.read(self._shards[shard], self._chunk_bytes, stats), stats)
+
     def _decompress(self, shard: int, reusable: Reusable) -> Iterator[SortTask]:
-        long_lines: list[LongLine] = []
-        if self._shards[shard].stream:
-            stats = self._streams.open(shard, self._shards[shard], self._lines, self._chunk_bytes)
-            chunks = self._streams.chunks(shard)
-        else:
-            stats = ReadStats()
-            chunks = self._lines.read(self._shards[shard], self._chunk_bytes, stats)
-        self.decompressed[shard] = stats
-        count = 0
+        read = partial(self._read, shard)
+        source = self._streams.open(shard, read) if self._shards[shard].stream else read()
+        stats = self.decompressed[shard] = source.stats
+        for piece in tuple(source.pieces):
+            yield self._task((replace(piece, number=self._piece_number()),))
         try:
-            for chunk in chunks:
+            for chunk in source.chunks:
                 if isinstance(chunk, LongLine):
-                    long_lines.append(chunk)
-                    continue
-                yield from self._chunk_task(shard, count, chunk, tuple(long_lines), reusable)
-                long_lines.clear()
-                count += 1
+                    source.long_lines.append(chunk)
+                else:
+                    yield from self._chunk_task(shard, source, chunk, reusable)
         except ShardError as exc:
-            self.bad[shard] = exc
-            return
-        if long_lines:
+            source.error = exc
+        if source.error:
+            self.bad[shard] = source.error
+        elif source.long_lines:
             chunk = Chunk(b"", stats.text_bytes, stats.lines)
-            yield from self._chunk_task(shard, count, chunk, tuple(long_lines), reusable)
+            yield from self._chunk_task(shard, source, chunk, reusable)
 
     def _chunk_task(
-        self,
-        shard: int,
-        count: int,
-        chunk: Chunk,
-        long_lines: tuple[LongLine, ...],
-        reusable: Reusable,
+        self, shard: int, source: Decompressed, chunk: Chunk, reusable: Reusable
     ) -> Iterator[SortTask]:
-        path = join(self._directory, f"chunk-{shard:06d}-{count:06d}")
+        path = join(self._directory, f"chunk-{shard:06d}-{source.count:06d}")
+        long_lines = tuple(source.long_lines)
+        source.count += 1
+        source.long_lines.clear()
         # The file begins with a newline, and reading starts after it. So bytes from the middle of
         # the text cannot be taken for a byte order mark or for the header of a compressed file.
         whole = self._shards[shard]
         slice_ = Slice(Shard(path, len(chunk.data) + 1, Format.PLAIN), start=1)
-        source = whole.path
         piece = Piece(
-            -1, shard, source, slice_, chunk.offset - 1, chunk.line, long_lines, temporary=True
+            -1, shard, whole.path, slice_, chunk.offset - 1, chunk.line, long_lines, temporary=True
         )
         done = (
             reusable.take_chunk(piece, xxh3_128_hexdigest(chunk.data)) if reusable.chunks else None
         )
-        if done and not (self._streams.kept and self._shards[shard].stream):
-            self.reused.append(done)
-            return
-        with storage_of(path).create(path, for_work=True) as file:
-            file.write(b"\n")
-            file.write(chunk.data)
-        self._streams.keep(shard, chunk, path)
+        is_kept = self._streams.kept and whole.stream
+        if is_kept or not done:
+            with storage_of(path).create(path, for_work=True) as file:
+                file.write(b"\n")
+                file.write(chunk.data)
+        if is_kept:
+            source.pieces.append(piece)
         if done:
             self._streams.finish([path])
             self.reused.append(done)
@@ -425,8 +422,7 @@ class _Pass1:
         context = self._context
         entries = context.journal.take()
         parts = [entry for entry in entries if isinstance(entry, Part)]
-        kept = {part.path for part in parts} | {file.path for part in parts for file in part.files}
-        kept |= {file.path for part in parts for file in part.side_files}
+        kept = {path for part in parts for path in (part.path, *part.hashes)}
         kept.update(context.journal.files)
         context.output.sweep(reusable | kept | self._base.files | context.streams.files())
         if count and context.is_first:  # a further attempt reuses what the run itself has finished

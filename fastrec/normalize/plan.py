@@ -173,17 +173,16 @@ def _gaps(sorted_shards: SortedShards, base: Base, sort_fields: Sequence[str]) -
 # Merging runs
 
 
-class _Rounds:
+class _Rounds(msgspec.Struct):
     """Merges runs between the passes, until every part can read from all of them.
 
     A merged run is written to the journal. Then it replaces the runs that it was made from, which
     are removed, so merging needs little additional disk space.
     """
 
-    def __init__(self, context: RunContext, sorted_shards: SortedShards) -> None:
-        self._context = context
-        self._sorted = sorted_shards
-        self._made = 0
+    _context: RunContext
+    _sorted: SortedShards
+    _made: int = 0
 
     def merge(self, regions: Sequence[bytes]) -> list[Run]:
         """Merge the runs of pass 1 if there are too many.

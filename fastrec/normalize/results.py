@@ -170,6 +170,18 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
         """The files beside it, which are published with it."""
         return [file for file in (self.columns, self.sources) if file]
 
+    @property
+    def published(self) -> dict[str, str]:
+        """The paths of what is published of it, with their SHA-256."""
+        beside = {file.path: file.sha256 for file in self.side_files}
+        return {self.path: self.written.sha256, **beside} if self.records else {}
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """The paths of all of its files, with their hashes."""
+        files = (*self.files, self.census)
+        return self.published | {file.path: file.hash for file in files if file}
+
     def at(self, path: str, columns: str, sources: str) -> Part:
         """The same part with its files at other paths."""
         return replace(

@@ -92,27 +92,19 @@ def read_exactly(path: str, size: int, offset: int) -> bytes:
         raise DamagedFileError(path, exc.strerror or str(exc)) from exc
 
 
-class BlockReader:
+class BlockReader(msgspec.Struct):
     """Reads the blocks of a range of a file from front to back, about `stretch` bytes at a time.
 
     The file is open only during a read, so thousands of files can be merged.
     """
 
-    def __init__(
-        self,
-        path: str,
-        start: int,
-        end: int,
-        stretch: int,
-        decode: Callable[[bytes | memoryview], Any] = _decode,
-    ) -> None:
-        self._path = path
-        self._position = start
-        self._end = end
-        self._stretch = stretch
-        self._decode = decode
-        self._data = b""  # what was read
-        self._begin = 0  # where the next block begins in it
+    _path: str
+    _position: int
+    _end: int
+    _stretch: int
+    _decode: Callable[[bytes | memoryview], Any] = _decode
+    _data: bytes = b""  # what was read
+    _begin: int = 0  # where the next block begins in it
 
     @property
     def at_end(self) -> bool:

@@ -44,17 +44,16 @@ from fastrec.storage import fingerprint, storage_of
 _NOTHING = memoryview(b"")
 
 
-class _RunData:
+class _RunData(msgspec.Struct):
     """The texts of a slice of a run, read from front to back."""
 
-    def __init__(self, path: str, start: int, end: int, stretch: int, *, turns: int) -> None:
-        self._path = path
-        self._position = start
-        self._end = end
-        self._stretch = stretch
-        self._turns = turns
-        self._size = 0  # of what was read
-        self._ahead = _NOTHING  # data from the position on that was read
+    _path: str
+    _position: int
+    _end: int
+    _stretch: int
+    _turns: int
+    _size: int = 0  # of what was read
+    _ahead: memoryview = _NOTHING  # data from the position on that was read
 
     def take(self, sizes: Sequence[int], known: int | None) -> list[memoryview]:
         """Take the next texts.
@@ -324,7 +323,7 @@ class _Cursor:
             if run_slice.is_part:
                 self._data = PartTexts(run_slice.path, end, part.gaps if part else None)
             else:
-                self._data = _RunData(run_slice.path, start, end, stretch, turns=turns)
+                self._data = _RunData(run_slice.path, start, end, stretch, turns)
         if part:
             self.index: BlockReader | PartReader = part
             # The columns of a part are not encoded.

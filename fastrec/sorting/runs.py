@@ -40,14 +40,13 @@ OriginsByPosition = dict[int, Origins]
 _MOST_SHARED = 1 << 14
 
 
-class SharedOrigins:
+class SharedOrigins(msgspec.Struct):
     """Keeps one object of equal origins.
 
     Thousands of records may have the same hundreds of origins.
     """
 
-    def __init__(self) -> None:
-        self._known: dict[Origins, Origins] = {}
+    _known: dict[Origins, Origins] = {}
 
     def share(self, origins: Origins) -> Origins:
         if len(self._known) >= _MOST_SHARED:

@@ -443,7 +443,7 @@ def test_a_published_corpus_has_the_usual_permissions(shard: Path, tmp_path: Pat
     assert {path.stat().st_mode & 0o777 for path in corpus.path.iterdir()} == {0o640}
 
 
-@pytest.mark.parametrize("name", ["writev", "write", "fsync"])
+@pytest.mark.parametrize("name", ["writev", "fsync"])
 def test_a_full_disk_publishes_nothing(
     name: str, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
