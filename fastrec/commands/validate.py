@@ -269,8 +269,7 @@ class Reporter:
         estimated = piece.estimated_text
         text = found.counts["text_bytes"] or self._reported[1]
         if stats:
-            size = (piece.shard.size if piece.end is None else piece.end) - piece.start
-            estimated = estimated * min(stats.raw_bytes, size) // max(size, 1)
+            estimated = estimated * min(stats.raw_bytes, piece.size) // max(piece.size, 1)
             text = stats.text_bytes
         now = (estimated, text, found.counts["lines"], found.counts["invalid"])
         new_estimated, new_text, *new_lines = (

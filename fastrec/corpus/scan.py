@@ -17,11 +17,11 @@ checks everything, to find out what is wrong.
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from operator import attrgetter
-from typing import IO, Any, TypeVar, cast
+from typing import IO, TypeVar, cast
 
 import msgspec
 import zstandard
+from msgspec import UNSET
 from xxhash import xxh3_64_intdigest
 
 from fastrec.corpus.manifest import MANIFEST, KeyEntry, Manifest, PartEntry
@@ -30,7 +30,7 @@ from fastrec.errors import CorpusError, is_out_of_memory, out_of_memory, shown
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
-from fastrec.sorting.keys import FIELDS, METRIC
+from fastrec.sorting.keys import FIELDS, field_encoder
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import file_in, join, storage_of
@@ -219,31 +219,17 @@ def _readinto(blocks: Iterator[bytes]) -> Callable[[memoryview], int]:
     return readinto
 
 
-# Where a record belongs in the sort order: the values of some sort fields, which compare as
-# records are sorted.
-Position = tuple[Any, ...]
+# Where a record belongs in the sort order: the values of some sort fields, encoded as in keys.
+Position = tuple[bytes, ...]
 
 
 def position_maker(fields: Sequence[str]) -> Callable[[KeyEntry], Position]:
     """Return the function from a key of the manifest to its position by some sort fields."""
-    values: list[Callable[[Any], Any]] = [
-        _POSITIONS.get(field) or attrgetter(field) for field in fields
-    ]
-    return lambda key: tuple([value(key) for value in values])
+    encoders = [(field, field_encoder(field)) for field in fields]
 
+    def position_of(key: KeyEntry) -> Position:
+        values = [(getattr(key, field), encode) for field, encode in encoders]
+        # A key of the manifest has null in the place of a metric.
+        return tuple([encode(UNSET if value is None else value) for value, encode in values])
 
-def _sample_position(key: KeyEntry) -> tuple[bool, int | str]:
-    """Sort integers by value and before strings."""
-    return isinstance(key.sample_id, str), key.sample_id
-
-
-def _metric_position(key: KeyEntry) -> tuple[bool, str]:
-    """Sort records without a metric before others."""
-    value = key.evaluation_result_id
-    return (True, value) if isinstance(value, str) else (False, "")
-
-
-_POSITIONS: dict[str, Callable[[Any], Any]] = {
-    "sample_id": _sample_position,
-    METRIC: _metric_position,
-}
+    return position_of

@@ -160,9 +160,9 @@ def _why_not_ours(
     document: bytes, manifest: Manifest, published: set[str], *, trust: bool, is_guess: bool
 ) -> str:
     """Why a corpus is not trusted; empty if it is."""
-    if _line_of(document) in published or (published & _lines_of(document) and not is_guess):
-        return ""
     if published & _lines_of(document):
+        if _line_of(document) in published or not is_guess:
+            return ""
         return f"they may name metrics, because it was made with --schema {DEFAULT_SCHEMA.name}"
     digest = sha256(document).hexdigest()
     if any(line.startswith(digest) for line in published) or manifest.fastrec != __version__:

@@ -72,24 +72,16 @@ class SlowPath(msgspec.Struct):
             return
         value, flaws = parse(raw)
         judged = judge_value(value, flaws, self._rules.schema)
-        if not isinstance(judged, Errors):
-            problem = self._keep(*judged, into, batch, line)
-            if problem:
-                batch.rejected.append(
-                    InvalidLine(
-                        line,
-                        offset,
-                        (problem,),
-                        raw,
-                        version=judged[1].name,
-                        is_newer_version=_is_newer(*judged),
-                    )
-                )
-            return
         repairs: tuple[str, ...] = ()
         is_newer_version = False
         repaired = None
-        if allowed or len(raw) <= LONGEST_TRIAL:
+        if not isinstance(judged, Errors):
+            problem = self._keep(*judged, into, batch, line)
+            if problem is None:
+                return
+            is_newer_version = _is_newer(*judged)
+            judged = Errors((problem,), {}, judged[1].name)
+        elif allowed or len(raw) <= LONGEST_TRIAL:
             repaired = repair(value, judged, self._rules.schema)
         if repaired:
             schema, changes = repaired

@@ -13,7 +13,7 @@ from stringzilla import count, find
 
 from fastrec.filters import Filters
 from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES, KnownInput, Learn
-from fastrec.schemas.hashes import Hash, remembering
+from fastrec.schemas.hashes import Hash
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS, TARGETS, chosen_schema
 from fastrec.schemas.schema import Schema, compile_drop_nulls
 from fastrec.schemas.upgrade import upgrade_input
@@ -92,8 +92,7 @@ class RulesByVersion:
         self.schema = chosen_schema(settings.schema)
         self.target = TARGETS[settings.target] if settings.target else None
         self.schemas = [self.schema] if self.schema else list(SCHEMAS.values())
-        self._algorithm = settings.algorithm
-        self._target_is_guess = settings.target_is_guess
+        self._settings = settings
         self._made: dict[tuple[str, str], VersionRules] = {}
 
     def of(self, schema: Schema, target: Schema | None = None) -> VersionRules:
@@ -132,18 +131,18 @@ class RulesByVersion:
         never = () if self.schema else ("messages",)
         hints = (
             {"evaluation_result_id": NO_METRIC}
-            if self._target_is_guess and target is DEFAULT_SCHEMA
+            if self._settings.target_is_guess and target is DEFAULT_SCHEMA
             else {}
         )
         decoder = LearningDecoder(schema.record, never, hints)
-        compute_hash = target.hashes[self._algorithm]
+        compute_hash = target.hashes[self._settings.algorithm]
         return VersionRules(
             schema,
             decoder,
-            schema.labels if self.schema else schema.sure_labels,
+            schema.labels if self.schema or schema.has_sure_labels else frozenset(),
             (lambda _: True) if self.schema else schema.claims,
             target,
-            remembering(compute_hash),
+            compute_hash,
             _learner(schema, target, decoder, compute_hash),
         )
 

@@ -48,9 +48,7 @@ def trusted_columns(part: Shard, lines: LineSettings) -> PartColumns | None:
         return None
     target = lines.target
     # Each record of the default version is of that version by its shape, whatever its label says.
-    is_sure = target is DEFAULT_SCHEMA or target.sure_labels.issuperset(
-        columns.values("schema_version")
-    )
+    is_sure = target is DEFAULT_SCHEMA or target.labels.issuperset(columns.values("schema_version"))
     return columns if is_sure else None
 
 

@@ -83,38 +83,6 @@ LIST_HASHES: dict[str, Hash] = {
 }
 
 
-_REMEMBERED = 1 << 19  # characters of questions
-_LONGEST = 1 << 14
-
-
-def remembering(compute: Hash) -> Hash:
-    """Remember the hashes of the last questions.
-
-    Records of other metrics and models are likely to have them, too.
-    """
-    hashes: dict[str, tuple[Any, str]] = {}
-    characters = 0
-
-    def computed(raw: str, reference: Any) -> str:
-        nonlocal characters
-        if len(raw) > _LONGEST:
-            return compute(raw, reference)
-        known = hashes.get(raw)
-        if known is not None and known[0] == reference:
-            return known[1]
-        digest = compute(raw, reference)
-        size = len(raw) + len("".join(reference)) + 64  # the digest
-        if size <= 2 * _LONGEST:
-            if characters > _REMEMBERED:
-                hashes.clear()
-                characters = 0
-            hashes[raw] = reference, digest
-            characters += size
-        return digest
-
-    return computed
-
-
 def sample_hash(raw: str, reference: str | list[str], *, algorithm: str = "sha256") -> str:
     """Compute the `sample_hash` of a question, in lower-case hex.
 

@@ -196,9 +196,9 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     ]  # the values of `schema_version` that name this version; others are worth a warning
     record: type[Any]
     recipe: str  # the recipe of `sample_hash`
-    # With these labels, a record that decodes as this version, and follows its rules, is of this
-    # version.
-    sure_labels: frozenset[str]
+    # With one of its labels, a record that decodes as this version, and follows its rules, is of
+    # this version.
+    has_sure_labels: bool = True
     # Whether such a record with another label is surely of this version.
     #
     # It may say no too often, never yes too often: then the rules for telling versions apart decide

@@ -107,7 +107,6 @@ SCHEMA = Schema(
     record=Record,
     recipe="R1",
     # No other structure accepts these records but the released 0.2.0, and it is the later one.
-    sure_labels=_LABELS,
     claims=lambda _: True,
 )
 
@@ -162,6 +161,6 @@ RELEASED = Schema(
     labels=_LABELS,
     record=ReleasedRecord,
     recipe="R5",
-    sure_labels=frozenset(),  # a record with these labels may be of 0.2.0
+    has_sure_labels=False,  # a record with these labels may be of 0.2.0
     claims=_claims,
 )

@@ -124,7 +124,6 @@ SCHEMA = Schema(
     labels=_LABELS,
     record=Record,
     recipe="R5",
-    sure_labels=_LABELS,
     claims=_claims,
 )
 
@@ -137,6 +136,5 @@ V0_2_1 = Schema(
     record=Record021,
     recipe="R5",
     # All records of this version are records of 0.3.0, too: only the label tells them apart.
-    sure_labels=_EARLIER,
     claims=lambda _: False,
 )

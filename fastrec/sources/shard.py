@@ -27,7 +27,6 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from hashlib import sha256
 from itertools import chain
 from typing import Protocol, TypeVar, cast
@@ -167,33 +166,31 @@ class Shard(msgspec.Struct, frozen=True):
 
         Zstd is decompressed `text_bytes` at a time: give less to read only the first lines.
         """
-        if (start, end) != (0, None) and not self.splittable:
-            raise ValueError(f"{self.path}: only plain files and Parquet can be read in ranges")
         stats = ReadStats() if stats is None else stats
-        cut = partial(chunks, chunk_bytes=chunk_bytes, max_line_bytes=max_line_bytes, stats=stats)
-
-        def read() -> Iterator[
-            Chunk | LongLine
-        ]:  # a generator of its own, so that the call refuses a wrong range
-            before = stats.lines
-            with self._opened() as source:
-                size = None
-                stats.raw_start = 0
-                if (start, end) != (0, None):
-                    stats.raw_start, size = self._own_bytes(source, start, end)
-                    source.seek(stats.raw_start, size)
-                text = self._raw_blocks(source, size, stats)
-                if self.format is Format.PARQUET:
-                    # The bytes are hashed after the rows: who needs only the first ones stops.
-                    rows = parquet_module(self.path).lines(self.path, source, start, end)
-                    text = chain(rows, (b"" for _ in text))
-                elif stats.raw_start == 0:
-                    text = json_lines(text_of(text, self.path, max_window, text_bytes), self.path)
-                yield from cut(text, offset=stats.raw_start)
-            if self.listed:
-                self._compare("records", self.listed.records, stats.lines - before)
-
-        return read()
+        before = stats.lines
+        with self._opened() as source:
+            size = None
+            stats.raw_start = 0
+            if (start, end) != (0, None):
+                assert self.splittable
+                stats.raw_start, size = self._own_bytes(source, start, end)
+                source.seek(stats.raw_start, size)
+            text = self._raw_blocks(source, size, stats)
+            if self.format is Format.PARQUET:
+                # The bytes are hashed after the rows: who needs only the first ones stops.
+                rows = parquet_module(self.path).lines(self.path, source, start, end)
+                text = chain(rows, (b"" for _ in text))
+            elif stats.raw_start == 0:
+                text = json_lines(text_of(text, self.path, max_window, text_bytes), self.path)
+            yield from chunks(
+                text,
+                chunk_bytes=chunk_bytes,
+                max_line_bytes=max_line_bytes,
+                offset=stats.raw_start,
+                stats=stats,
+            )
+        if self.listed:
+            self._compare("records", self.listed.records, stats.lines - before)
 
     def read_text(self) -> Iterator[bytes]:
         """Read the text in blocks of any size, for callers that need no lines."""
@@ -313,13 +310,16 @@ class Slice(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if (self.start, self.end) == (0, None):
             return shown(self.shard.path)
-        end = self.shard.size if self.end is None else self.end
+        end = self.start + self.size
         return f"{shown(self.shard.path)}, bytes {self.start:,} to {end:,}"
 
     @property
+    def size(self) -> int:
+        return (self.shard.size if self.end is None else self.end) - self.start
+
+    @property
     def estimated_text(self) -> int:
-        end = self.shard.size if self.end is None else self.end
-        return (end - self.start) * _EXPANSION[self.shard.format or Format.PLAIN]
+        return self.size * _EXPANSION[self.shard.format or Format.PLAIN]
 
 
 def shard_at(path: str, *, may_be_stream: bool = False) -> Shard:

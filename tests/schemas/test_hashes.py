@@ -8,7 +8,6 @@ import pytest
 import xxhash
 
 from fastrec.errors import UsageError
-from fastrec.schemas import hashes
 from fastrec.schemas.hashes import HASHES, LIST_HASHES, sample_hash
 from fastrec.storage import fingerprint
 
@@ -39,37 +38,6 @@ def test_lists_of_references_have_hashes_of_their_own(algorithm: str) -> None:
     compute = LIST_HASHES[algorithm]
     assert compute("raw", "a") == compute("raw", ["a"])
     assert len({compute("raw", references) for references in ([], [""], ["a"], ["a", ""])}) == 4
-
-
-def test_remembered_hashes_are_those_of_their_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal questions are hashed once.
-
-    Those that differ in a reference, are forgotten or are long are hashed again.
-    """
-    monkeypatch.setattr(hashes, "_REMEMBERED", 1_000)
-    monkeypatch.setattr(hashes, "_LONGEST", 200)
-    made: list[tuple[str, list[str]]] = []
-
-    def compute(raw: str, reference: list[str]) -> str:
-        made.append((raw, reference))
-        return LIST_HASHES["sha256"](raw, reference)
-
-    computed = hashes.remembering(compute)
-    questions = [
-        (raw, [*references])
-        for raw in ("é", "?", "z" * 201)
-        for references in ("", "a", "ab", ("ab",))
-    ]
-    for raw, reference in [question for question in questions for _ in range(2)] * 2:
-        assert computed(raw, reference) == LIST_HASHES["sha256"](raw, [*reference])
-    assert made == [*questions[:8], *(long for long in questions[8:] for _ in range(2))] * 2
-    for number in range(20):
-        computed(str(number), [])
-    assert made[-20:] == [(str(number), []) for number in range(20)]
-    computed("19", [])
-    assert len(made) == 52
-    computed("0", [])
-    assert made[-1] == ("0", [])
 
 
 def test_fingerprints_depend_only_on_the_bytes() -> None:
