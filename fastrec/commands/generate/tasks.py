@@ -11,7 +11,7 @@ from itertools import zip_longest
 from operator import add, floordiv, mul, sub, truediv
 from typing import Any, NamedTuple
 
-from fastrec.commands.generate.producers import Record, Reply
+from fastrec.commands.generate.producers import Record
 from fastrec.commands.generate.text import Rng, table
 
 # How models write, by number: 0 briefly, 1 friendly, 2 step by step, 3 in Markdown and LaTeX.
@@ -30,6 +30,18 @@ class Trial(NamedTuple):
     def succeeds(self) -> bool:
         """Decide whether the answer, or one point of it, is right."""
         return self.rng.chance(self.ability)
+
+
+class Reply(NamedTuple):
+    """A model's answer to a question."""
+
+    text: str
+    extracted: str
+    score: float  # A boolean, or for graded evaluations the share of what was asked for.
+    reasoning: str | None = None
+    # The turns before the answer, without `turn_idx`. Only conversations have them.
+    turns: Sequence[Record] = ()
+    error: str | None = None
 
 
 class Task(NamedTuple):
