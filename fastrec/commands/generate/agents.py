@@ -83,10 +83,7 @@ def _turns(step: Texts, shown: Facts, trial: Trial) -> list[Record]:
 
 def _calls(step: Texts, shown: Facts, rng: Rng) -> list[Record]:
     calls = []
-    templates = step.get("calls", ())
-    if "run" in step:
-        templates = [{"name": "run_command", "arguments": {"command": step["run"]}}]
-    for template in templates:
+    for template in step.get("calls", ()):
         call: Record = {"id": f"call_{rng.bits(48):012x}", "name": template["name"]}
         if "arguments" in template:
             call["arguments"] = {
