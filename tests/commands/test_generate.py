@@ -60,7 +60,7 @@ def corpus():
 
 @cache
 def default_lines(text):
-    return list(lines(Recipe(records=2000, seed=3, text=text)))
+    return list(lines(Recipe(records=2000, seed=4, text=text)))
 
 
 @cache
@@ -93,7 +93,7 @@ def bulk():
     ("text", "digest"),
     [
         ("evaluation", "9e60d120ab86c6b76d089b3c7e4836778db7b4c9ff9463f28ecee17b1e4ba516"),
-        ("words", "db04d16c44105ecb9bbfb23dfb27d317d9f52a2d07efedf661a8fc72ee644eae"),
+        ("words", "22df9e3f2a9031180d8edd6b1060a91a4ea0f1888c3c9bf09afb6349c184eec4"),
     ],
 )
 def test_text_is_stable(text, digest):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fastrec.commands.generate import Recipe, lines
-from fastrec.commands.generate.evaluation import TASKS, EvaluationText, QuestionBank
+from fastrec.commands.generate.evaluation import TASKS, QuestionBank
 from fastrec.commands.generate.producers import producer
 from fastrec.commands.generate.tasks import (
     LANGUAGES,
@@ -132,7 +132,7 @@ def test_choices(records: list[Record]) -> None:
     """The reference is the letter of the fact; a wrong answer names another choice, or none."""
     values = defaultdict(set)
     for fact in facts():
-        values[fact.question].add(fact.answer)
+        values[fact["question"]].add(fact["answer"])
     for record in those(records, "trivia_choice"):
         asked = record["input"]["raw"]
         choices = record["input"]["choices"]
@@ -403,12 +403,12 @@ def test_questions_differ(records: list[Record]) -> None:
 @pytest.mark.parametrize("mix", ["mixed", "single_turn", "agentic"])
 def test_every_question_is_asked_once(mix: str) -> None:
     """Even a corpus with as many questions as possible has no two with the same text."""
-    bank = QuestionBank(Rng(96), EvaluationText(96), 40_000, mix)
+    bank = QuestionBank(Rng(96), 96, "evaluation", 40_000, mix)
     asked = []
     for kind in ("single_turn", "multi_turn", "agentic"):
         model, question = bank.next(kind)
         while model == 0:
-            asked.append(question.raw)
+            asked.append(question.task.raw)
             model, question = bank.next(kind)
     assert len(asked) == len(set(asked)) >= 2_500
 

@@ -127,9 +127,8 @@ def test_repairs_fix_the_mistakes_of_known_producers():
             for kind in row.types if row.fits(schema) else ():
                 question = source.bank.next(kind)[1]
                 author = source.producer(list(SCHEMAS).index(schema.name))
-                answer = Answer(
-                    compose(source.rng, source.writer, author, question), question, author, schema
-                )
+                record = compose(source.rng, author, question)
+                answer = Answer(record, question, author, schema)
                 line = row.line(answer.written(), schema, author.spelling)
                 fixed = (
                     row in REPAIRABLE or row.code == "json.number"

@@ -45,7 +45,7 @@ KINDS = tomllib.loads(
 
 RECIPE = Recipe(
     records=120,
-    seed=3,
+    seed=6,
     duplicates=0.05,
     conflicts=0.1,
     unknown_keys=0.2,

@@ -44,7 +44,7 @@ pytestmark = pytest.mark.skipif(not HAS_PROC, reason="needs /proc to see the wor
 @pytest.fixture(scope="module")
 def pile(tmp_path_factory: pytest.TempPathFactory) -> Pile:
     folder = tmp_path_factory.mktemp("pile")
-    return make_pile(generate(folder / "in", examples(1_000, 2_000)), folder / "out")
+    return make_pile(generate(folder / "in", examples(1_300, 2_000)), folder / "out")
 
 
 def run_again(pile: Pile, out: Path, *more: str) -> str:

@@ -272,7 +272,7 @@ def test_a_plan_describes_the_run(mixed: Path) -> None:
     found = plan([mixed], "out", Options(part_size=50_000))
     assert (found.shards, found.tasks) == (3, 1)
     assert found.input_bytes == sum(path.stat().st_size for path in mixed.iterdir())
-    assert found.estimated_parts == round(found.estimated_text_bytes / 50_000)
+    assert found.estimated_parts == -(-found.estimated_text_bytes // 50_000)
     assert found.paths == sorted(map(str, mixed.iterdir()))
     assert plan([mixed], "out", Options(memory=1 << 20)).tasks >= 1
 

@@ -30,7 +30,7 @@ from fastrec.corpus.sources import has_sources, read_sources
 from fastrec.errors import FastrecError
 from fastrec.judge.parse import spell
 from fastrec.schemas.registry import CORPUS_LABELS
-from fastrec.schemas.view import view_decoder
+from fastrec.schemas.view import view, view_decoder
 
 _BATCH_BYTES = 4 << 20  # text to hold as records at a time
 _READ_AHEAD = 2  # batches
@@ -157,19 +157,13 @@ class AnswersDataset(LazyDataset):
         super().__init__(
             selection, pa.schema([(name, _TYPES.get(name, pa.string())) for name in names])
         )
-        # The fields that columns of texts need; few are decoded.
-        self._decode = view_decoder(
-            input=Raw,
-            output=(Raw, _NULL),
-            metadata=(Raw, _NULL),
-            turns=(Raw, msgspec.field(name=self.version.turns_field, default=_NULL)),
-        )
 
     def batches(
         self, names: Sequence[str], condition: ds.Expression = None
     ) -> Iterator[pa.RecordBatch]:
         schema = self.schema_of(names)
         texts = [name for name in names if name in _TEXTS]
+        decode = self._decoder(texts)
         can_choose = condition is not None and not any(name in str(condition) for name in _TEXTS)
         for rows in self._parts():
             arrays = {name: self._array(rows, name) for name in names if name not in texts}
@@ -178,15 +172,25 @@ class AnswersDataset(LazyDataset):
                 small = small.filter(condition)
             chosen = rows._replace(positions=small.column("").to_numpy())
             begin = 0
-            for lines in (
-                self._read(chosen, self._decode) if texts else [range(len(chosen.positions))]
-            ):
+            for lines in self._read(chosen, decode) if texts else [range(len(chosen.positions))]:
                 part = small.slice(begin, len(lines))
                 columns = [
-                    _TEXTS[name](lines) if name in texts else part.column(name) for name in names
+                    [*map(_TEXTS[name], lines)] if name in texts else part.column(name)
+                    for name in names
                 ]
                 yield from pa.table(columns, schema=schema).to_batches()
                 begin += len(lines)
+
+    def _decoder(self, texts: Sequence[str]) -> Callable[[bytes], Any]:
+        """Make a decoder of the fields that columns of texts need."""
+        turns = msgspec.field(name=self.version.turns_field, default=None)
+        fields = {
+            "input": {"input": _INPUT},
+            "reference": {"input": _INPUT},
+            "output": {"output": (OUTPUT | None, None), "turns": (list[TURN] | None, turns)},
+            "metadata": {"metadata": (dict[str, Raw] | None, None)},
+        }
+        return view_decoder(**{key: kind for name in texts for key, kind in fields[name].items()})
 
     def _array(self, rows: _Rows, name: str) -> pa.Array:
         """The values of a column that does not need all lines."""
@@ -266,49 +270,27 @@ def _sample_ids(rows: _Rows) -> pa.Array:
     return rows.texts("sample_id", values)
 
 
-_NULL = Raw(b"null")
-
-
+_INPUT = view(raw=str, reference=str | list[str])
 _decode_error = view_decoder(error=str)
-_decode_input = view_decoder(raw=str, reference=str | list[str])
-_decode_output = msgspec.json.Decoder(OUTPUT | None).decode
-_decode_turns = msgspec.json.Decoder(list[TURN] | None).decode
-_decode_metadata = msgspec.json.Decoder(dict[str, Raw] | None).decode
 _decode_text = msgspec.json.Decoder(str).decode
 
 
-def _inputs(lines: Sequence[Any]) -> Iterator[Any]:
-    """Decode inputs. An input is mostly that of the line before, and needs no decoding."""
-    before = b""
-    found = None
-    for line in lines:
-        text = bytes(line.input)
-        if text != before:
-            before = text
-            found = _decode_input(text)
-        yield found
-
-
-def _references(lines: Sequence[Any]) -> list[str]:
-    references = [asked.reference for asked in _inputs(lines)]
-    return [
-        reference if isinstance(reference, str) else "\n".join(reference)
-        for reference in references
-    ]
+def _reference(line: Any) -> str:
+    reference = line.input.reference
+    return reference if isinstance(reference, str) else "\n".join(reference)
 
 
 def _said(line: Any) -> str:
-    output = _decode_output(line.output)
-    raw = output.raw if output else []
+    raw = line.output.raw if line.output else []
     said = [raw] if isinstance(raw, str) else raw
-    turns = _decode_turns(line.turns) or ()
+    turns = line.turns or ()
     return "\n".join(
         [*said, *(turn.content for turn in turns if turn.role == "assistant" and turn.content)]
     )
 
 
 def _metadata(line: Any) -> list[tuple[str, str]] | None:
-    found = _decode_metadata(line.metadata)
+    found = line.metadata
     return [(name, _text(value)) for name, value in found.items()] if found else None
 
 
@@ -319,9 +301,9 @@ def _text(value: Raw) -> str:
 
 
 # Columns that are read from all lines, and how.
-_TEXTS: dict[str, Callable[[Sequence[Any]], list[Any]]] = {
-    "input": lambda lines: [asked.raw for asked in _inputs(lines)],
-    "reference": _references,
-    "output": lambda lines: list(map(_said, lines)),
-    "metadata": lambda lines: list(map(_metadata, lines)),
+_TEXTS: dict[str, Callable[[Any], Any]] = {
+    "input": lambda line: line.input.raw,
+    "reference": _reference,
+    "output": _said,
+    "metadata": _metadata,
 }

@@ -23,23 +23,17 @@ from pathlib import Path
 import msgspec
 import zstandard
 
-from fastrec.commands.generate.evaluation import EvaluationText, QuestionBank, Words, Writer
+from fastrec.commands.generate.evaluation import TEXTS, QuestionBank
 from fastrec.commands.generate.invalid import INVALID_LINES, MISTAKES, WARNINGS
 from fastrec.commands.generate.producers import producer
-from fastrec.commands.generate.records import (
-    VERSIONS,
-    Answer,
-    add_unknown_keys,
-    new_answer,
-)
+from fastrec.commands.generate.records import Answer, add_unknown_keys, compose
 from fastrec.commands.generate.text import Rng, table
 from fastrec.errors import UsageError, check_choice, naming
 from fastrec.notebook import Framed
-from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
 
 _POOL = 256
 _BLANKS = (b"", b" ", b"\t", b"   ")
-_TEXTS: dict[str, Callable[[int], Writer]] = {"evaluation": EvaluationText, "words": Words}
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,8 +60,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("the number of records and the seed must not be negative")
         for name, known in (
             ("mix", table("evaluations")["mixes"]),
-            ("text", _TEXTS),
-            ("schema", VERSIONS),
+            ("text", TEXTS),
+            ("schema", (*SCHEMAS, "mixed")),
         ):
             check_choice(name, getattr(self, name), known)
         kinds = (self.duplicates, self.conflicts, self.rejects, self.blanks)
@@ -115,11 +109,13 @@ class _Source:
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         self.rng = Rng(recipe.seed)
-        self.writer = _TEXTS[recipe.text](recipe.seed)
+        # If versions are mixed, each producer has one of them.
+        is_mixed = recipe.schema == "mixed"
+        self.schemas = [*SCHEMAS.values()] if is_mixed else [SCHEMAS[recipe.schema]]
         self.is_later = recipe.schema != DEFAULT_SCHEMA.name
         # One answer in a later version has two records on average, one per metric and epoch.
         answers = recipe.records // 2 if self.is_later else recipe.records
-        self.bank = QuestionBank(self.rng, self.writer, answers, recipe.mix)
+        self.bank = QuestionBank(self.rng, recipe.seed, recipe.text, answers, recipe.mix)
         self.pool: list[tuple[Answer, bytes]] = []
         # Further records of the last answer: other metrics and epochs.
         self.waiting: deque[Answer] = deque()
@@ -132,9 +128,9 @@ class _Source:
 
     def compose(self, kind: str) -> Answer:
         number, question = self.bank.next(kind)
-        return new_answer(
-            self.rng, self.writer, self.producer(number), question, self.recipe.schema
-        )
+        author = self.producer(number)
+        schema = self.schemas[number % len(self.schemas)]
+        return Answer(compose(self.rng, author, question), question, author, schema)
 
     def record(self) -> tuple[str, bytes]:
         rng = self.rng
@@ -163,7 +159,7 @@ class _Source:
             warning.apply(answer.record)
         if rng.chance(recipe.unknown_keys):
             add_unknown_keys(rng, answer.record)
-        self.waiting.extend(answer.records(rng, self.writer))
+        self.waiting.extend(answer.records(rng))
         return self.waiting.popleft()
 
     def duplicate(self) -> tuple[str, bytes]:
@@ -176,7 +172,7 @@ class _Source:
         if not self.pool:
             return self.record()
         answer, _ = self.rng.choice(self.pool)
-        return "conflict", answer.conflict(self.rng, self.writer).line()
+        return "conflict", answer.conflict(self.rng).line()
 
     def invalid(self) -> tuple[str, bytes]:
         if self.is_later:

@@ -11,8 +11,17 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from fastrec.commands.generate.producers import Record, Reply
-from fastrec.commands.generate.tasks import Facts, Task, Texts, Trial, conversation, draw, reply
+from fastrec.commands.generate.producers import Record
+from fastrec.commands.generate.tasks import (
+    Facts,
+    Reply,
+    Task,
+    Texts,
+    Trial,
+    conversation,
+    draw,
+    reply,
+)
 from fastrec.commands.generate.text import Rng, table
 
 
@@ -60,7 +69,7 @@ def _turns(step: Texts, shown: Facts, trial: Trial) -> list[Record]:
     comment = step.get("comment", "") if trial.style or "always" in step else ""
     calls = _calls(step, shown, trial.rng)
     if "fails" in step and trial.rng.chance(step["fails"]):
-        turns += _use(calls, comment, step["error"], shown)
+        turns += tool_turns(calls, comment.format(**shown), step["error"].format(**shown))
         if "retry" not in step:
             _set_outcome(trial.rng, "gives up", shown)
             return turns
@@ -68,16 +77,13 @@ def _turns(step: Texts, shown: Facts, trial: Trial) -> list[Record]:
         calls = _calls(step, shown, trial.rng)
     draw(trial.rng, step.get("draw", {}), shown)
     if calls:
-        turns += _use(calls, comment, step["output"], shown)
+        turns += tool_turns(calls, comment.format(**shown), step["output"].format(**shown))
     return turns
 
 
 def _calls(step: Texts, shown: Facts, rng: Rng) -> list[Record]:
     calls = []
-    templates = step.get("calls", ())
-    if "run" in step:
-        templates = [{"name": "run_command", "arguments": {"command": step["run"]}}]
-    for template in templates:
+    for template in step.get("calls", ()):
         call: Record = {"id": f"call_{rng.bits(48):012x}", "name": template["name"]}
         if "arguments" in template:
             call["arguments"] = {
@@ -88,18 +94,14 @@ def _calls(step: Texts, shown: Facts, rng: Rng) -> list[Record]:
     return calls
 
 
-def _use(calls: list[Record], comment: str, output: str, shown: Facts) -> list[Record]:
+def tool_turns(calls: list[Record], comment: str, output: str) -> list[Record]:
     """A turn with the calls, and a turn with what the tools returned."""
     turn: Record = {"role": "assistant", "tool_calls": calls}
     if comment:
-        turn["content"] = comment.format(**shown)
+        turn["content"] = comment
     ids = [call["id"] for call in calls]
-    returned = {
-        "role": "tool",
-        "content": output.format(**shown),
-        "tool_call_id": ids[0] if len(ids) == 1 else ids,
-    }
-    return [turn, returned]
+    called = ids[0] if len(ids) == 1 else ids
+    return [turn, {"role": "tool", "content": output, "tool_call_id": called}]
 
 
 # Facts that are more than a draw, a formula or a template.

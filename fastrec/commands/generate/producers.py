@@ -4,13 +4,10 @@ These habits belong to the model, not to the line, as in real data: one harness 
 in ASCII, another puts spaces after commas, a third writes `null` for every unknown value.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
-from hashlib import sha256
 from json import JSONEncoder
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -123,57 +120,3 @@ def _arranged(value: Any, order: Mapping[str, int]) -> Any:
         keys = sorted(value, key=lambda key: order.get(key, -1))
         return {key: _arranged(value[key], order) for key in keys}
     return [_arranged(item, order) for item in value] if isinstance(value, list) else value
-
-
-# What the two writers, `Words` and `EvaluationText`, provide. Everything else about a record is the
-# same for both.
-
-
-class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of `data/evaluations.toml`, which describes the fields."""
-
-    name: str
-    interaction_type: str
-    method: str
-    question_size: int
-    answer_size: int
-    world: bool = False
-    choices: bool = False
-    graded: bool = False
-    integer_ids: bool = False
-    metrics: dict[str, float] = {}
-    epochs: int = 1
-
-    def question(self, number: int, raw: str, reference: str, *others: Any) -> Question:
-        """Make a question; `others` are its choices, metadata, source and second reference."""
-        sample_id = number if self.integer_ids else f"{self.name}_{number:05d}"
-        sample_hash = sha256((raw + reference).encode()).hexdigest()
-        return Question(self, sample_id, sample_hash, raw, reference, *others)
-
-
-class Question(NamedTuple):
-    """One question, with everything that its records have in common."""
-
-    evaluation: Evaluation
-    sample_id: int | str
-    sample_hash: str
-    raw: str
-    reference: str
-    choices: list[str] | None
-    metadata: dict[str, Any]
-    source: Any  # What the writer needs to answer the question.
-    also: str = ""  # A second reference, which versions with lists of references have.
-
-
-class Reply(NamedTuple):
-    """A model's answer to a question."""
-
-    text: str
-    extracted: str
-    score: float  # A boolean, or for graded evaluations the share of what was asked for.
-    reasoning: str | None = None
-    # The turns before the answer, without `turn_idx`. Only conversations have them.
-    turns: Sequence[Record] = ()
-    error: str | None = None
-    # Tokens read and written, and milliseconds. None: any numbers will do.
-    usage: tuple[int, int, float] | None = None

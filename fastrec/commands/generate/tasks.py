@@ -11,7 +11,7 @@ from itertools import zip_longest
 from operator import add, floordiv, mul, sub, truediv
 from typing import Any, NamedTuple
 
-from fastrec.commands.generate.producers import Record, Reply
+from fastrec.commands.generate.producers import Record
 from fastrec.commands.generate.text import Rng, table
 
 # How models write, by number: 0 briefly, 1 friendly, 2 step by step, 3 in Markdown and LaTeX.
@@ -30,6 +30,18 @@ class Trial(NamedTuple):
     def succeeds(self) -> bool:
         """Decide whether the answer, or one point of it, is right."""
         return self.rng.chance(self.ability)
+
+
+class Reply(NamedTuple):
+    """A model's answer to a question."""
+
+    text: str
+    extracted: str
+    score: float  # A boolean, or for graded evaluations the share of what was asked for.
+    reasoning: str | None = None
+    # The turns before the answer, without `turn_idx`. Only conversations have them.
+    turns: Sequence[Record] = ()
+    error: str | None = None
 
 
 class Task(NamedTuple):
@@ -104,26 +116,18 @@ def conversation(*contents: str) -> list[Record]:
 _NEAR = 6  # wrong choices come from so many rows before and after a row
 
 
-class _Fact(NamedTuple):
-    """A question about a row of a table, its answer, and answers that are plausible and wrong."""
-
-    topic: str
-    subject: str
-    question: str
-    answer: str
-    others: Sequence[str]
-    lure: str  # the wrong answer that most would choose, or empty
-    statement: str  # a sentence with `{chosen}` in place of the answer
-
-
 @cache
-def facts() -> Sequence[_Fact]:
-    """The questions of all tables; the topics take turns."""
+def facts() -> Sequence[Facts]:
+    """The questions of all tables; the topics take turns.
+
+    `others` are answers that are plausible and wrong, and `lure` is the wrong one that most would
+    choose, or empty. `tell` is a sentence with `{chosen}` in place of the answer.
+    """
     topics = [_topic(name, texts) for name, texts in table("facts")["topics"].items()]
     return [fact for turn in zip_longest(*topics) for fact in turn if fact]
 
 
-def _topic(name: str, texts: Texts) -> list[_Fact]:
+def _topic(name: str, texts: Texts) -> list[Facts]:
     """Make the questions for values, followed by those for keys."""
     rows = [(*map(str.strip, row.split("|")), "") for row in texts["rows"].strip().splitlines()]
     questions = []
@@ -131,33 +135,35 @@ def _topic(name: str, texts: Texts) -> list[_Fact]:
         for number, (key, value, lure, *_) in enumerate(rows if pattern else ()):
             near = rows[max(0, number - _NEAR) : number + _NEAR + 1]
             shown = {"key": key, "value": value, "value" if asked else "key": "{chosen}"}
-            fact = _Fact(
-                topic=name,
-                subject=texts["subject"],
-                question=pattern.format(key=key, value=value),
-                answer=value if asked else key,
-                others=[other[asked] for other in near if other[0] != key],
-                lure=lure if asked else "",
-                statement=texts["state"].format(**shown),
-            )
+            fact = {
+                "topic": name,
+                "subject": texts["subject"],
+                "question": pattern.format(key=key, value=value),
+                "answer": value if asked else key,
+                "others": [other[asked] for other in near if other[0] != key],
+                "lure": lure if asked else "",
+                "tell": texts["state"].format(**shown),
+            }
             questions.append(fact)
     return questions
 
 
 def trivia(rng: Rng, number: int) -> Task:
     fact = facts()[number % len(facts())]
-    wrong = [other for other in rng.shuffled(fact.others) if other not in (fact.answer, fact.lure)]
-    if fact.lure:
-        wrong.insert(0, fact.lure)
-    choices = rng.shuffled([fact.answer, *wrong[:3]])
+    answer = fact["answer"]
+    lure = fact["lure"]
+    wrong = [other for other in rng.shuffled(fact["others"]) if other not in (answer, lure)]
+    if lure:
+        wrong.insert(0, lure)
+    choices = rng.shuffled([answer, *wrong[:3]])
     letters = dict(zip(choices, "ABCD", strict=True))
-    raw = "\n".join([fact.question, *(f"{letters[choice]}. {choice}" for choice in choices)])
+    raw = "\n".join([fact["question"], *(f"{letters[choice]}. {choice}" for choice in choices)])
     quoted = ", ".join(f'"{choice}"' for choice in choices)
-    right = _chosen(letters, fact.answer)
-    shown = {**table("facts"), "question": fact.question, "choices": quoted, **right}
-    shown["tell"] = fact.statement
-    answer = partial(_answer, shown, partial(_wrong_choice, fact, letters))
-    return Task(raw, right["value"], fact.subject, ["choice", fact.topic], answer, choices)
+    right = _chosen(letters, answer)
+    shown = {**table("facts"), **fact, "choices": quoted, **right}
+    tags = ["choice", fact["topic"]]
+    reply_to = partial(_answer, shown, partial(_wrong_choice, fact, letters))
+    return Task(raw, right["value"], fact["subject"], tags, reply_to, choices)
 
 
 def _chosen(letters: Mapping[str, str], chosen: str) -> dict[str, str]:
@@ -165,13 +171,13 @@ def _chosen(letters: Mapping[str, str], chosen: str) -> dict[str, str]:
     return {"chosen": chosen, "value": letters[chosen], "doubt": doubt}
 
 
-def _wrong_choice(fact: _Fact, letters: Mapping[str, str], rng: Rng) -> Texts:
+def _wrong_choice(fact: Facts, letters: Mapping[str, str], rng: Rng) -> Texts:
     if rng.chance(0.04):
         unsure: Texts = table("facts")["unsure"]
         return unsure
-    if fact.lure and rng.chance(0.6):
-        return _chosen(letters, fact.lure)
-    return _chosen(letters, rng.choice([choice for choice in letters if choice != fact.answer]))
+    if fact["lure"] and rng.chance(0.6):
+        return _chosen(letters, fact["lure"])
+    return _chosen(letters, rng.choice([choice for choice in letters if choice != fact["answer"]]))
 
 
 # Open questions, graded by how many points of the reference an answer makes.
@@ -314,9 +320,14 @@ def _mistaken(rng: Rng, kind: Texts, numbers: Texts) -> Sequence[_Step]:
 LANGUAGES = ("de", "zh", "es", "ar", "fr", "ja", "ru", "hi")
 
 
+def _texts_in(language: str, name: str) -> Facts:
+    """The texts of a file in `data/`, those of a language among them."""
+    return {**table(name), **table(name)["languages"][language]}
+
+
 def capitals(language: str) -> dict[str, str]:
     """Countries and their capitals in a language."""
-    rows = table("tongues")["languages"][language]["rows"].strip().splitlines()
+    rows = _texts_in(language, "tongues")["rows"].strip().splitlines()
     return dict(row.split(" | ") for row in rows)
 
 
@@ -330,8 +341,7 @@ def tongue(rng: Rng, number: int) -> Task:
     if is_problem or nth >= len(cities):
         return problem(rng, turn, language)
     country, capital = list(cities.items())[nth]
-    shown = {**table("tongues"), **table("tongues")["languages"][language]}
-    shown |= {"country": country, "value": capital}
+    shown = _texts_in(language, "tongues") | {"country": country, "value": capital}
     others = [city for city in cities.values() if city != capital]
     answer = partial(_answer, shown, lambda rng: {"value": rng.choice(others)})
     raw = shown["ask"].format(**shown)
@@ -344,9 +354,8 @@ def tongue(rng: Rng, number: int) -> Task:
 def small_talk(rng: Rng, number: int) -> Task:
     """Make small talk that ends with a question about something that was said before."""
     turn, place = divmod(number, len(LANGUAGES))
-    shown = {**table("chats"), **table("chats")["languages"][LANGUAGES[place]]}
-    told = {"a": [2, 9], "b": [2, 9], "city other": "cities", "name": "names", "n": "= a + b"}
-    draw(rng, told, shown)
+    shown = _texts_in(LANGUAGES[place], "chats")
+    draw(rng, shown["draw"], shown)
     about = ("city", "sum")[(turn + place) % 2]
     ask = shown[f"ask_{about}"]
     raw = "\n".join([shown["hello"], shown["animals"], ask]).format(**shown)
@@ -373,8 +382,7 @@ def help_desk(rng: Rng, number: int) -> Task:
     cases = table("desk")["cases"]
     case = cases[number % len(cases)]
     shown = {**table("desk"), **case}
-    choices = {"name": "names", "missing": "missing", "rule": "rule"}
-    draw(rng, {**choices, **case["numbers"], "total": "= price × count"}, shown)
+    draw(rng, {**shown["draw"], **case["numbers"]}, shown)
     raw = (case["system"] + "\n\n" + case["asks"][0]).format(**shown)
     reference = case["right"][-1].format(**shown)
     also = f"{shown['total']} euros"
