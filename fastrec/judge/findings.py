@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -210,8 +210,8 @@ def _shorten(text: str) -> str:
 
 def warnings_of(
     record: Any, schema: Schema, label: str, source: Schema, *, wrong_hash: bool
-) -> list[Finding]:
-    """List the warnings about a valid record of a version.
+) -> Iterator[Finding]:
+    """Yield the warnings about a valid record of a version.
 
     Its line had this label, and was of the version `source`.
 
@@ -219,7 +219,6 @@ def warnings_of(
     because most records give no reason for a warning: a function for each code takes three times as
     long.
     """
-    found: list[Finding] = []
     unanswered: list[int] = []  # turns with the id of no earlier tool call
     field = schema.turns_field
     last = 0
@@ -232,12 +231,12 @@ def warnings_of(
         ids = set()
         gap = -1
         if given is UNSET or given is None:
-            found.append(
-                Finding("warn.num_turns_missing", path, f"missing; the number of turns is {size:,}")
+            yield Finding(
+                "warn.num_turns_missing", path, f"missing; the number of turns is {size:,}"
             )
         elif given != size:
             message = f"expected the number of turns, {size:,}, found {describe(given)}"
-            found.append(Finding("warn.num_turns", path, message))
+            yield Finding("warn.num_turns", path, message)
         for index, turn in enumerate(turns):
             if turn.turn_idx != index and gap < 0:
                 gap = index  # it shifts all later turns
@@ -256,29 +255,27 @@ def warnings_of(
         last = max(size - 1, 0)
         if given is not UNSET and given is not None and given != call_count:
             message = f"expected the number of tool calls, {call_count:,}, found {describe(given)}"
-            found.append(Finding("warn.tool_calls_count", "$.evaluation.tool_calls_count", message))
+            yield Finding("warn.tool_calls_count", "$.evaluation.tool_calls_count", message)
         if gap >= 0:
             message = f"expected {gap}, found {describe(turns[gap].turn_idx)}"
-            found.append(Finding("warn.turn_idx", f"$.{field}[{gap}].turn_idx", message))
+            yield Finding("warn.turn_idx", f"$.{field}[{gap}].turn_idx", message)
     for index, attribution in enumerate(record.answer_attribution):
         if attribution.turn_idx > last:
             path = f"$.answer_attribution[{index}].turn_idx"
             message = (
                 f"expected at most the last turn, {last}, found {describe(attribution.turn_idx)}"
             )
-            found.append(Finding("warn.attribution_turn", path, message))
+            yield Finding("warn.attribution_turn", path, message)
     for index in unanswered:
         path = f"$.{field}[{index}].tool_call_id"
-        found.append(Finding("warn.tool_call_id", path, "not the id of an earlier tool call"))
+        yield Finding("warn.tool_call_id", path, "not the id of an earlier tool call")
     usage = record.token_usage
     if usage and usage.total_tokens != usage.input_tokens + usage.output_tokens:
         message = "not the sum of input_tokens and output_tokens"
-        found.append(Finding("warn.total_tokens", "$.token_usage.total_tokens", message))
+        yield Finding("warn.total_tokens", "$.token_usage.total_tokens", message)
     if wrong_hash:
-        found.append(
-            Finding(
-                "warn.sample_hash", "$.sample_hash", "not a hash of input.raw and input.reference"
-            )
+        yield Finding(
+            "warn.sample_hash", "$.sample_hash", "not a hash of input.raw and input.reference"
         )
     if label not in source.labels:
         code = label_code(label)
@@ -288,8 +285,7 @@ def warnings_of(
             else "the record follows another version"
         )
         expected = f"expected {' or '.join(sorted(source.labels))}, found {describe(label)}"
-        found.append(Finding(code, "$.schema_version", f"{problem}: {expected}"))
-    return found
+        yield Finding(code, "$.schema_version", f"{problem}: {expected}")
 
 
 # The warning about a valid record that has the turns of another version, too; only the slow path

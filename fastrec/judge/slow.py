@@ -139,8 +139,7 @@ class SlowPath(msgspec.Struct):
         if not judged.filtered_out:
             judged.slow = 1
             judged.notes[NULL_ID.code] += 1
-            names = record.evaluation_name, record.model_id, record.sample_id
-            judged.repaired.append(RepairedLine(line, *names, (NULL_ID,)))
+            judged.repaired.append(RepairedLine.of(record, line, [NULL_ID]))
         batch += judged
         return True
 
@@ -250,11 +249,12 @@ class SlowPath(msgspec.Struct):
             batch.replaced.append(replaced)
         if repairs:
             batch.notes.update(repairs.keys())
-            names = record.evaluation_name, record.model_id, record.sample_id
-            batch.repaired.append(RepairedLine(line, *names, tuple(repairs.values())))
+            batch.repaired.append(RepairedLine.of(record, line, repairs.values()))
         if self._settings.warnings:
-            warnings = warnings_of(
-                record, rules.target, label, rules.schema, wrong_hash=replaced is not None
+            warnings = list(
+                warnings_of(
+                    record, rules.target, label, rules.schema, wrong_hash=replaced is not None
+                )
             )
             if OTHER_TURNS.code in notes:
                 warnings.append(OTHER_TURNS)
