@@ -136,11 +136,11 @@ def first_errors(reports: Iterable[Report], most: int = MOST_ERRORS) -> Errors:
     Of each code the first ones are kept, so the first error of a line is always the most
     fundamental one.
     """
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     kept: set[Finding] = set()
     for code, steps, text, value in reports:
-        count = counts[code] = counts.get(code, 0) + 1
-        if count <= most:
+        counts[code] += 1
+        if counts[code] <= most:
             message = text if value is NO_VALUE else f"{text}, found {describe(value)}"
             finding = Finding(code, json_path(steps), message)
             # Use an equal finding of an earlier line, if there is one: ten findings are larger than
@@ -151,9 +151,8 @@ def first_errors(reports: Iterable[Report], most: int = MOST_ERRORS) -> Errors:
     findings = sorted(
         kept, key=lambda finding: (_RANK[finding.code], finding.path, finding.message)
     )
-    unlisted = {code: count - most for code, count in counts.items() if count > most}
-    for finding in findings[most:]:
-        unlisted[finding.code] = unlisted.get(finding.code, 0) + 1
+    unlisted = Counter({code: count - most for code, count in counts.items() if count > most})
+    unlisted.update(finding.code for finding in findings[most:])
     in_order = {code: unlisted[code] for code in sorted(unlisted, key=_RANK.__getitem__)}
     return Errors(tuple(findings[:most]), in_order)
 
@@ -195,7 +194,7 @@ def describe(value: Any) -> str:
             f" of {len(value):,} characters" if len(value) > _LONGEST_VALUE else ""
         )
     if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
+        return json.dumps(value)
     if isinstance(value, int) and value.bit_length() > 200:
         return f"the integer of about {int(value.bit_length() * 0.30103) + 1:,} digits"
     return f"the {'integer' if isinstance(value, int) else 'number'} {value!r}"

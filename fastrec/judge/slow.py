@@ -125,12 +125,8 @@ class SlowPath(msgspec.Struct):
             record: Any = rules.decoder.decode(cut) if cut else None
         except REFUSALS:
             return False
-        if (
-            not cut
-            or record.evaluation_result_id is not UNSET
-            or not rules.schema.follows_rules(record)
-        ):
-            return False  # the line has the key twice, or another mistake
+        if not cut or record.evaluation_result_id is not UNSET:
+            return False  # the line has another mistake, or the key twice
         if schema is None and not (record.messages.__class__ is list or has_new_null(record)):
             return False  # it may be a valid record of an earlier version as it is
         judged = self._judge_fast(cut, into, line, offset, rules)

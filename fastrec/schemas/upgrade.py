@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from fastrec.errors import UsageError
 from fastrec.schemas.schema import Schema, Shape, build, compile_function
 from fastrec.schemas.v0_3_0 import SCHEMA as NEWEST
 from fastrec.schemas.v0_3_0 import (
@@ -39,21 +40,22 @@ from fastrec.schemas.widen import widen
 _DETAILS = "additional_details"
 
 
-def _spell_long_integer(value: Any) -> msgspec.Raw:
-    """Encode an integer that the parser keeps by its digits.
+def spell_other(value: Any) -> msgspec.Raw:
+    """Encode long integers, which msgspec does not know, by the digits that the parser keeps."""
+    if isinstance(value, int):
+        return msgspec.Raw(repr(value).encode())
+    raise UsageError(
+        f"a record can only hold JSON values, found one of type {type(value).__name__}"
+    )
 
-    Python prints no more than 4,300 of them.
-    """
-    assert isinstance(value, int)
-    return msgspec.Raw(repr(value).encode())
 
-
-_encode = msgspec.json.Encoder(enc_hook=_spell_long_integer, order="deterministic").encode
+# keys by code point
+format_sorted = msgspec.json.Encoder(enc_hook=spell_other, order="deterministic").encode
 
 
 def as_text(value: Any) -> str:
     """Spell a value as JSON text; a string stays as it is."""
-    return value if isinstance(value, str) else _encode(value).decode()
+    return value if isinstance(value, str) else format_sorted(value).decode()
 
 
 def upgrade_value(value: dict[str, Any], schema: Schema) -> tuple[dict[str, Any], list[str]]:
