@@ -18,6 +18,7 @@ gone. Its base (`Base`) is the last corpus without the records of shards that ar
 and changed shards are judged.
 """
 
+import contextlib
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -113,7 +114,8 @@ def recover_kept(path: str) -> Kept | str | None:
     )
     if is_in_place:
         storage.write_all(path, storage.read_all(next_path))
-    storage.remove(next_path)
+    with contextlib.suppress(FileNotFoundError):  # another error has hidden that there is none
+        storage.remove(next_path)
     return newer if is_in_place else read_kept(path)
 
 
