@@ -16,7 +16,7 @@ checks everything, to find out what is wrong.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import IO, TypeVar, cast
 
 import msgspec
@@ -30,15 +30,17 @@ from fastrec.errors import CorpusError, is_out_of_memory, out_of_memory, shown
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.schemas.view import REFUSALS
 from fastrec.sorting.keys import FIELDS, field_encoder
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Shard, shard_at
-from fastrec.storage import file_in, join, storage_of
+from fastrec.storage import file_in, join, parent_of, storage_of
 
 VERIFY_HINT = "`fastrec verify` lists everything that is wrong with a corpus"
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
+OfPart = TypeVar("OfPart", bound="PartTask")
 
 # Each decompressor has a window of some MiB. Reusing them avoids holes in the heap.
 _idle: list[zstandard.ZstdDecompressor] = []
@@ -48,8 +50,15 @@ class PartFile(msgspec.Struct, frozen=True):
     path: str
     entry: PartEntry
 
+    def beside(self, name: str) -> str:
+        """Return the path of another file of the corpus; CorpusError if it leads out of it."""
+        corpus = parent_of(self.path)
+        return file_in(corpus, name, join(corpus, MANIFEST))
+
 
 class PartTask(msgspec.Struct, frozen=True):
+    """A task that reads a part."""
+
     part: PartFile
 
     def __str__(self) -> str:
@@ -91,16 +100,33 @@ def run_in_order(
                 turn += 1
 
 
-def with_progress(
-    results: Iterable[Result], parts: Sequence[PartFile], progress: Progress | None, stage: str
+def run_on_parts(
+    function: Callable[[OfPart], Result],
+    tasks: Sequence[OfPart],
+    stage: str,
+    *,
+    jobs: int,
+    progress: Progress | None,
 ) -> Iterator[Result]:
-    """Yield results, one for each part, and report each as progress."""
+    """Run tasks as `run_in_order` does, and report each as progress."""
+    size = sum(task.part.entry.text_bytes for task in tasks)
     progress = progress or Progress()
-    progress.start(stage, sum(part.entry.text_bytes for part in parts))
-    for part, result in zip(parts, results, strict=True):
-        progress.advance(part.entry.text_bytes, part.entry.records, 0)
+    progress.start(stage, size)
+    results = run_in_order(function, tasks, text_bytes=size, jobs=jobs)
+    for task, result in zip(tasks, results, strict=True):
+        progress.advance(task.part.entry.text_bytes, task.part.entry.records, 0)
         yield result
     progress.finish()
+
+
+@contextmanager
+def decoding(part: PartFile) -> Iterator[None]:
+    """Raise a CorpusError if a line that is decoded in this block is not a record."""
+    try:
+        yield
+    except REFUSALS as exc:
+        reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
+        raise CorpusError(part.path, reason) from exc
 
 
 # evaluation_name, metric and sample_hash of split hashes: each `sample_id` of them is a question

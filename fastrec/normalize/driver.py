@@ -27,7 +27,7 @@ from fastrec.corpus.manifest import (
 )
 from fastrec.corpus.rejects import RejectRange, write_rejects
 from fastrec.corpus.scan import PartFile
-from fastrec.corpus.secrets import SecretsTask, list_secrets, search_part
+from fastrec.corpus.secrets import ChosenTask, list_secrets, search_part
 from fastrec.corpus.trust import taken_on_trust
 from fastrec.corpus.writer import SUFFIXES
 from fastrec.engine.base import Phase
@@ -329,7 +329,7 @@ def _secrets(
 ) -> str | None:
     """Why a corpus must not be published: what looks like credentials in metadata."""
     tasks = [
-        SecretsTask(PartFile(part.path, entry)) for part, entry in zip(parts, entries, strict=True)
+        ChosenTask(PartFile(part.path, entry)) for part, entry in zip(parts, entries, strict=True)
     ]
     found = dict(context.engine.run(search_part, tasks))
     fields = list_secrets(found[number] for number in range(len(tasks)))

@@ -42,7 +42,7 @@ from fastrec.corpus.manifest import (
     tree_hash,
 )
 from fastrec.corpus.rejects import decode_rejected
-from fastrec.corpus.scan import PartFile, run_in_order, with_progress
+from fastrec.corpus.scan import PartFile, run_on_parts
 from fastrec.corpus.sources import has_sources
 from fastrec.corpus.store_output import is_of_a_run
 from fastrec.engine import check_jobs
@@ -370,8 +370,7 @@ def _check(
             names = [part.entry.columns.file, part.entry.sources.file if part.entry.sources else ""]
             beside = [join(corpus, name) if name in regular else "" for name in names]
             tasks.append(CheckTask(part, options, f"{scratch}/{number}", *beside))
-        results = run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
-        checked = list(with_progress(results, parts, progress, "check"))
+        checked = list(run_on_parts(check_part, tasks, "check", jobs=jobs, progress=progress))
         problems += _in_order(checked)
         problems += check_inputs([part.sources for part in checked if part.sources], manifest)
         result.parts = len(checked)
