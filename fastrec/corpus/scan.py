@@ -33,6 +33,7 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.view import REFUSALS
 from fastrec.sorting.keys import FIELDS, field_encoder
 from fastrec.sources.formats import Format
+from fastrec.sources.lines import Chunk
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import file_in, join, parent_of, storage_of
 
@@ -41,6 +42,8 @@ VERIFY_HINT = "`fastrec verify` lists everything that is wrong with a corpus"
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 OfPart = TypeVar("OfPart", bound="PartTask")
+
+Buffered = tuple[bytes | bytearray, int]  # a buffer, and how many of its bytes are valid
 
 # Each decompressor has a window of some MiB. Reusing them avoids holes in the heap.
 _idle: list[zstandard.ZstdDecompressor] = []
@@ -73,15 +76,10 @@ def parts_of(corpus: str, manifest: Manifest) -> list[PartFile]:
     path = join(corpus, MANIFEST)
     schema = CORPUS_LABELS.get(manifest.schema)
     if schema is None:
-        known = ", ".join(CORPUS_LABELS)
-        reason = (
-            f"its records have schema {manifest.schema}, but this version of fastrec reads {known}"
-        )
-        raise CorpusError(path, reason)
-    sort_fields = schema.sort_fields
-    if sorted(manifest.sort_fields) != sorted(sort_fields):
-        expected = ", ".join(sort_fields)
-        found = ", ".join(manifest.sort_fields)
+        known = "this version of fastrec reads " + ", ".join(CORPUS_LABELS)
+        raise CorpusError(path, f"its records have schema {manifest.schema}, but {known}")
+    if sorted(manifest.sort_fields) != sorted(schema.sort_fields):
+        expected, found = map(", ".join, (schema.sort_fields, manifest.sort_fields))
         raise CorpusError(path, f"sort_fields must name {expected}, found {found}")
     return [PartFile(file_in(corpus, part.file, path), part) for part in manifest.parts]
 
@@ -139,7 +137,7 @@ def is_sorted_by_question(manifest: Manifest) -> bool:
     return set(manifest.sort_fields[:2]) == set(FIELDS[:2])
 
 
-def skim_lines(part: PartFile) -> Generator[tuple[bytearray, int]]:
+def skim_lines(part: PartFile) -> Generator[Buffered]:
     """Yield whole lines: a buffer, and how many of its bytes are valid until the next step."""
     shard = shard_at(part.path)
     file_bytes = part.entry.bytes
@@ -173,7 +171,7 @@ def lines_at(part: PartFile, places: Iterable[tuple[int, int, int]]) -> Generato
         CorpusError: The part has another line there.
     """
     offset = size = 0  # of the buffer
-    buffer = bytearray()
+    buffer: bytes | bytearray = b""
     with closing(skim_lines(part)) as buffers:
         for start, line_bytes, fingerprint in places:
             while start >= offset + size:
@@ -184,19 +182,16 @@ def lines_at(part: PartFile, places: Iterable[tuple[int, int, int]]) -> Generato
             begin = start - offset
             line = bytes(memoryview(buffer)[begin : begin + line_bytes])
             if xxh3_64_intdigest(line) != fingerprint:
-                reason = (
-                    f"does not have the line that its columns describe, at byte {start:,} of "
-                    "its text"
-                )
-                raise CorpusError(part.path, f"{reason}; {VERIFY_HINT}")
+                reason = f"does not have the line that its columns describe, at byte {start:,}"
+                raise CorpusError(part.path, f"{reason} of its text; {VERIFY_HINT}")
             yield line
 
 
-def _shard_lines(
-    shard: Shard, text_bytes: int, buffer_bytes: int
-) -> Iterator[tuple[bytearray, int]]:
+def _shard_lines(shard: Shard, text_bytes: int, buffer_bytes: int) -> Iterator[Buffered]:
     if shard.format is not Format.ZSTD:
-        yield from _lines(_readinto(shard.read_text()), text_bytes, buffer_bytes)
+        for chunk in shard.read(chunk_bytes=buffer_bytes, max_line_bytes=text_bytes):
+            if isinstance(chunk, Chunk) and chunk.data.endswith(b"\n"):
+                yield chunk.data, len(chunk.data)
         return
     decompressor = _idle.pop() if _idle else zstandard.ZstdDecompressor()
     try:
@@ -209,14 +204,13 @@ def _shard_lines(
 
 def _lines(
     readinto: Callable[[memoryview], int], longest: int, buffer_bytes: int
-) -> Iterator[tuple[bytearray, int]]:
+) -> Iterator[Buffered]:
     buffer = bytearray(buffer_bytes)
     begun = 0  # bytes of an incomplete line at the start of the buffer
     while begun <= longest:
         if begun == len(buffer):
-            buffer = buffer + bytes(
-                len(buffer)
-            )  # a new object: a caller may still hold a view of the old one
+            # A new object: a caller may still hold a view of the old one.
+            buffer = buffer + bytes(len(buffer))
         size = readinto(memoryview(buffer)[begun:])
         if not size:
             return
@@ -228,21 +222,6 @@ def _lines(
         if end:
             yield buffer, end
             buffer[:begun] = buffer[end:filled]
-
-
-def _readinto(blocks: Iterator[bytes]) -> Callable[[memoryview], int]:
-    """Return a function that copies blocks into a buffer, like the `readinto` of a file."""
-    rest = memoryview(b"")
-
-    def readinto(view: memoryview) -> int:
-        nonlocal rest
-        rest = rest or memoryview(next(blocks, b""))
-        size = min(len(rest), len(view))
-        view[:size] = rest[:size]
-        rest = rest[size:]
-        return size
-
-    return readinto
 
 
 # Where a record belongs in the sort order: the values of some sort fields, encoded as in keys.
