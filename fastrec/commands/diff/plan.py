@@ -67,9 +67,7 @@ def _chosen_part(selection: Selection, number: int) -> ChosenPart:
     clusters = selection.clusters
     if clusters is not None:
         clusters = clusters[slice(*selection.starts[number : number + 2])]
-    return ChosenPart(
-        part.path, part.entry, selection.reader.columns_path(number), chosen, clusters
-    )
+    return ChosenPart(part.path, part.entry, chosen, clusters)
 
 
 class _Place(NamedTuple):

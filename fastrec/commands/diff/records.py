@@ -40,7 +40,6 @@ ModelName = tuple[str, str | None, str]  # an evaluation_name, a metric and a mo
 class ChosenPart(PartFile, frozen=True):
     """A part, and which of its records match the filters."""
 
-    columns: str  # path
     chosen: Array | None  # whether each record does; None if all match
     clusters: Array | None  # of the question of each record, if questions have clusters
 
@@ -94,11 +93,12 @@ class Records:
 
     def _read(self, part: ChosenPart, bounds: Bounds) -> dict[str, Array]:
         """Read the columns of a part, as far as it is in the range."""
-        columns = open_columns(part.columns, part)
+        columns = open_columns(part)
         try:
             return self._columns(part, columns, bounds)
         except (LookupError, TypeError, ValueError, msgspec.MsgspecError) as exc:
-            raise CorpusError(part.columns, f"is damaged: {exc!r}. Normalize again") from exc
+            path = part.beside(part.entry.columns.file)
+            raise CorpusError(path, f"is damaged: {exc!r}. Normalize again") from exc
 
     def _columns(self, part: ChosenPart, columns: PartColumns, bounds: Bounds) -> dict[str, Array]:
         values = {field: columns.values(name) for field, name in KEY_COLUMNS.items()}
@@ -153,7 +153,7 @@ class Records:
         for part, begin, end in zip(self._parts, cuts, cuts[1:], strict=False):
             if begin < end:
                 of_part = rows[begin:end]
-                columns = open_columns(part.columns, part)
+                columns = open_columns(part)
                 lines = lines_of(part, columns, self._positions[of_part].tolist())
                 yield from zip(of_part.tolist(), lines, strict=True)
 
