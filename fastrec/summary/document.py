@@ -433,6 +433,19 @@ class Summary(Tabular, kw_only=True):
         return msgspec.json.decode(data, type=cls)
 
 
+# An evaluation_name, a metric and a model_id.
+ModelName = tuple[str, str | None, str]
+
+
+def results_by_name(evaluations: Iterable[EvaluationSummary]) -> dict[ModelName, ModelSummary]:
+    """The numbers of each model on each evaluation and metric."""
+    return {
+        (evaluation.evaluation_name, evaluation.metric, model.model_id): model
+        for evaluation in evaluations
+        for model in evaluation.by_model
+    }
+
+
 def _evaluation(evaluation: EvaluationSummary) -> Iterator[bytes]:
     return _listing(evaluation, "by_model", ([_formatted(model)] for model in evaluation.by_model))
 

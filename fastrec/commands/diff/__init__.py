@@ -12,13 +12,14 @@ chance that a difference is not noticed is 2⁻⁶⁴ for each pair of records w
 
 import math
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import chain
 from typing import Any, Literal, Unpack
 
 from fastrec.answers.selection import Selection, check_known_fields
-from fastrec.commands.diff.compare import Changes, compare_range
+from fastrec.commands.diff.compare import Changes, Comparison, Rules, Scope
 from fastrec.commands.diff.document import (
     ChangedField,
     Counts,
@@ -29,19 +30,21 @@ from fastrec.commands.diff.document import (
     Side,
     Status,
 )
-from fastrec.commands.diff.fields import CAUSES
+from fastrec.commands.diff.fields import CAUSES, LinesTask, compare_lines
 from fastrec.commands.diff.names import rename_notices
 from fastrec.commands.diff.plan import (
     BY,
     ComparedCorpus,
     check_by,
     fields_to_compare,
-    make_tasks,
+    make_ranges,
     notices_of,
+    numbers_in,
     position_fields,
     scopes_with,
+    split_hashes,
 )
-from fastrec.commands.diff.records import CompareTask, ModelName, Scope
+from fastrec.commands.diff.records import Records
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
@@ -56,7 +59,7 @@ from fastrec.parameters import CORES, AnyPath
 from fastrec.statistics.adjust import adjust_p_values
 from fastrec.statistics.exact import to_double
 from fastrec.statistics.paired import Differences, differences_of, p_values_of, power
-from fastrec.summary.document import ModelSummary, filled
+from fastrec.summary.document import ModelName, ModelSummary, filled
 from fastrec.summary.present_choice import matches_one, names_of_scope
 from fastrec.wording import points_per_unit
 
@@ -68,6 +71,30 @@ _COUNTED = (
     "old_answered",
     "questions",
 )
+
+
+def _compare(corpora: Sequence[ComparedCorpus], rules: Rules, jobs: int) -> Changes:
+    """Compare the corpora range by range; lines are compared in several processes if that pays."""
+    changes = Changes(rules.examples)
+    ranges = make_ranges(corpora, rules.fields)
+    old, new = (corpus.selection for corpus in corpora)
+    waiting: deque[Comparison] = deque()  # for the result of their lines
+
+    def make_tasks() -> Iterator[LinesTask]:
+        for of_old, of_new in ranges:
+            numbers = numbers_in(old, of_old), numbers_in(new, of_new)
+            waiting.append(Comparison(Records(old, new, numbers), rules, changes))
+            yield waiting[-1].lines()
+
+    tasks = make_tasks()
+    first = next(tasks)
+    # The first range tells how many lines there may be to read.
+    text_bytes = waiting[0].text_bytes * len(ranges)
+    every = chain([first], tasks)
+    most = min(jobs, len(ranges))
+    for result in run_in_order(compare_lines, every, text_bytes=text_bytes, jobs=most):
+        waiting.popleft().add_lines(*result)
+    return changes
 
 
 def _compare_models(
@@ -97,8 +124,8 @@ def _compare_models(
         differences = differences_of(changes.differences[name], counts["questions"])
         over = differences
         if found.cluster:
-            sums = [Fraction(total) for key, total in counts.items() if isinstance(key, int)]
-            over = differences_of(Counter(sums), len(sums))
+            sums = changes.clusters[name].values()
+            over = differences_of(Counter(map(Fraction, sums)), len(sums))
         before = old.results.get(name)
         after = new.results.get(name)
         model = ModelDifference(
@@ -335,32 +362,22 @@ def diff(
     corpora = before, after
     scored = frozenset() if accuracy else scopes_with("graded", corpora)
     match_by = fields_to_compare(before, after, match_by)
-    whole = CompareTask(
-        old=before.parts,
-        new=after.parts,
+    rules = Rules(
         fields=position_fields(before, after, match_by),
         by=match_by,
         scored=scored,
         errors_as_wrong=errors_as_wrong,
-        # A hash that is split in one corpus is split in both here.
-        split=frozenset(before.split | after.split),
+        split=split_hashes(corpora),
         examples=examples,
     )
-    tasks = make_tasks(whole, before, after)
-    changes = Changes(examples)
-    for task in tasks[:1]:
-        changes.add(compare_range(task))
-    # Reading lines takes most of the time. The first range tells how many there may be.
-    text_bytes = changes.text_bytes * len(tasks)
-    for result in run_in_order(compare_range, tasks[1:], text_bytes=text_bytes, jobs=jobs):
-        changes.add(result)
+    changes = _compare(corpora, rules, jobs)
     lower_scopes, lower_notices = _find_scopes(lower, scored)
     changed = sorted(changes.fields.items(), key=lambda field: (-field[1], field[0]))
     found = Difference(
         old=_side(before),
         new=_side(after),
         by=match_by,
-        question=whole.fields,
+        question=rules.fields,
         errors_as_wrong=errors_as_wrong,
         accuracy=accuracy,
         cluster=cluster,
@@ -386,7 +403,10 @@ def diff(
         text_bytes=before.manifest.text_bytes + after.manifest.text_bytes,
         parts_skipped=len(
             set.intersection(
-                *({part.entry.text_xxh3_128 for part in corpus.parts} for corpus in corpora)
+                *(
+                    {part.entry.text_xxh3_128 for part in corpus.selection.parts}
+                    for corpus in corpora
+                )
             )
         ),
         seconds=0.0,
