@@ -20,27 +20,35 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from fastrec.answers.choosing import choose_scopes
+from fastrec.answers.codes import by_code
 from fastrec.answers.question_table import QuestionTable, query_of
-from fastrec.answers.selection import Selection
-from fastrec.answers.table import Query, Scope
+from fastrec.answers.records import ERROR, RIGHT, ScopeRecords
+from fastrec.answers.selection import Groups, Selection, select_same_bins
+from fastrec.answers.table import Scope
 from fastrec.answers.values import value_rows
 from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.filters import AnyPath, Filters
+from fastrec.judge.parse import spell
 from fastrec.notebook import Tabular, flat
+from fastrec.progress import Progress
 from fastrec.statistics.adjust import adjust_p_values
 from fastrec.statistics.exact import Value, mean_score
 from fastrec.statistics.paired import Test, compare_series
 from fastrec.storage import base_name, is_url, join, parent_of, storage_of
-from fastrec.summary.document import LineCounts, ScopeNames, filled
+from fastrec.summary.document import LineCounts, ScopeNames, filled, results_by_name
 from fastrec.summary.present_choice import with_directions
+from fastrec.summary.present_ranking import add_groups
+from fastrec.where import largest_groups
 from fastrec.wording import metrics_of, title_of, value_text
 
 
@@ -300,14 +308,12 @@ def _compare_pair(old: QuestionTable, new: QuestionTable, scope: Scope, changes:
     """Compute the changes of some models between two corpora."""
     query = query_of(scope)
     models = [model for model, _ in changes]
-    before = value_rows(old, query, models, graded=scope.graded)
-    after = value_rows(new, query, models, graded=scope.graded)
-    _split(old, query, models, before, after, graded=scope.graded)
-    _split(new, query, models, after, before, graded=scope.graded)
+    before, after = (value_rows(index, query, models, graded=scope.graded) for index in (old, new))
+    _split(old.table(query), models, before, after, graded=scope.graded)
+    _split(new.table(query), models, after, before, graded=scope.graded)
     names = before.keys() & after.keys()
-    common = [(before[name], after[name]) for name in names]
     series = (
-        ((first[column], second[column]) for first, second in common)
+        [(before[name][column], after[name][column]) for name in names]
         for column in range(len(models))
     )
     clusters = old.table(query).clusters_of(names) if names else None
@@ -322,39 +328,33 @@ def _compare_pair(old: QuestionTable, new: QuestionTable, scope: Scope, changes:
 
 
 def _split(
-    index: QuestionTable,
-    query: Query,
-    models: Sequence[str],
-    own: _Values,
-    other: _Values,
-    *,
-    graded: bool,
+    table: ScopeRecords, models: Sequence[str], own: _Values, other: _Values, *, graded: bool
 ) -> None:
     """Split the hashes that only the other corpus splits.
 
     There, each `sample_id` of a hash is a question.
     """
+    samples = table.records.sample_id[table.place]
     for name in {name.partition("/")[0] for name in other if "/" in name} & own.keys():
-        row = index.row(query, name)
-        assert row is not None
         whole = own.pop(name)
-        only, *others = index.sample_ids_of(query, name)
-        if not others:
-            own[f"{name}/{only.decode()}"] = whole
-            continue
-        scores: dict[str, dict[str, list[float]]] = {}
-        for answer in index.answers(row, models):
-            if answer.outcome != "error":
-                question = f"{name}/{msgspec.json.encode(answer.sample_id).decode()}"
-                score = answer.score if graded else answer.outcome == "right"
-                by_model = scores.setdefault(question, {})
-                by_model.setdefault(answer.model_id, []).append(float(score))
-        for question, by_model in scores.items():
-            own[question] = tuple(_mean(by_model.get(model, [])) for model in models)
+        places = np.flatnonzero(table.question == table.numbers[name])
+        by_sample = dict(by_code(samples[places], places))
+        for sample, records in by_sample.items():
+            sample_id = spell(table.records.sample_ids[sample]).decode()
+            own[f"{name}/{sample_id}"] = (
+                tuple(_mean(table, records, model, graded=graded) for model in models)
+                if len(by_sample) > 1
+                else whole
+            )
 
 
-def _mean(scores: list[float]) -> Value:
-    """The exact mean of several scores; one is as it is."""
+def _mean(table: ScopeRecords, records: Sequence[int], model: str, *, graded: bool) -> Value:
+    """The exact mean of several answers of a model; one is as it is."""
+    scores = [
+        float(table.score[record] if graded else table.flag[record] == RIGHT)
+        for record in records
+        if table.models[table.model[record]] == model and table.flag[record] != ERROR
+    ]
     if len(scores) > 1:
         return mean_score(scores)
     return scores[0] if scores else None
@@ -366,11 +366,7 @@ class _Corpus(QuestionTable):
     def __init__(self, name: str, selection: Selection) -> None:
         super().__init__(selection)
         self.name = name
-        self.results = {
-            (one.evaluation_name, one.metric, model.model_id): model
-            for one in self.evaluations
-            for model in one.by_model
-        }
+        self.results = results_by_name(self.evaluations)
 
     @property
     def hashes(self) -> str:
@@ -381,22 +377,25 @@ class _Corpus(QuestionTable):
 
 def collect_trend(
     paths: Sequence[AnyPath],
+    filters: Filters,
+    groups: Groups = (),
     *,
-    filters: Filters | None = None,
-    matching: Callable[[Sequence[AnyPath]], Sequence[Selection]] = lambda paths: list(
-        map(Selection, paths)
-    ),
+    cluster: str | None = None,
     metrics: str = "judgements",
     lower_is_better: Sequence[str] = (),
     p: float = 0.05,
+    jobs: int = 1,
+    progress: Progress | None = None,
 ) -> Trend:
-    """Collect the trend of some corpora; `matching` selects the records that count."""
+    """Collect the trend of some corpora; the arguments are those of `trend`."""
     if not 0 <= p <= 1:
         raise UsageError(f"p must be between 0 and 1, not {p}")
     found, notices = find_corpora(paths)
     names, places = zip(*found, strict=True)
-    corpora = list(map(_Corpus, names, matching(places)))
-    evaluations, others = _follow(corpora, filters or Filters(), metrics, lower_is_better)
+    by_name, by_record = filters.split()
+    select = partial(select_same_bins, places, cluster=cluster, jobs=jobs, progress=progress)
+    corpora = list(map(_Corpus, names, select(by_record, ())))
+    evaluations, others = _follow(corpora, by_name, metrics, lower_is_better)
     for corpus in corpora:
         notices += corpus.selection.notes
     trend = Trend(
@@ -406,16 +405,24 @@ def collect_trend(
         evaluations=evaluations,
         notices=[*notices, *_mismatches(corpora)],
         others=others,
+        cluster=cluster,
     )
-    return adjusted(trend)
+    if groups:
+        by_group = list(map(_Corpus, names, select(filters, groups)))
+        parts, _ = _follow(by_group, Filters(), "all", lower_is_better)
+        parts = largest_groups(evaluations, parts, groups, _records, trend.notices.append)
+        add_groups(trend, parts, groups)
+    changes = adjust_p_values(
+        change for one in trend.evaluations for model in one.models for change in model.changes
+    )
+    for change in changes:
+        change.significant = (change.p_adjusted or 0.0) < p
+    trend.comparisons = len(changes)
+    return trend
 
 
-def follow_groups(
-    names: Sequence[str], groups: Sequence[Selection], *, lower_is_better: Sequence[str] = ()
-) -> list[EvaluationTrend]:
-    """Follow models over corpora with these names, in which each group is an evaluation."""
-    read = list(map(_Corpus, names, groups))
-    return _follow(read, Filters(), "all", lower_is_better)[0]
+def _records(evaluation: EvaluationTrend) -> int:
+    return sum(point.records for model in evaluation.models for point in model.points)
 
 
 def _follow(
@@ -434,17 +441,6 @@ def _follow(
         _compare_scope(by_name, scope, trend)
         evaluations.append(trend)
     return evaluations, len(choose_scopes(scopes, filters, "all")) - len(chosen)
-
-
-def adjusted(trend: Trend) -> Trend:
-    """Adjust all p-values for their number, and tell which changes are significant."""
-    changes = adjust_p_values(
-        change for one in trend.evaluations for model in one.models for change in model.changes
-    )
-    for change in changes:
-        change.significant = (change.p_adjusted or 0.0) < trend.p
-    trend.comparisons = len(changes)
-    return trend
 
 
 def _merged(corpora: Sequence[_Corpus]) -> list[Scope]:

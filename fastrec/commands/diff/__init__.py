@@ -18,6 +18,8 @@ from fractions import Fraction
 from itertools import chain
 from typing import Any, Literal, Unpack
 
+import msgspec
+
 from fastrec.answers.selection import Selection, check_known_fields
 from fastrec.commands.diff.compare import Changes, Comparison, Rules, Scope
 from fastrec.commands.diff.document import (
@@ -141,7 +143,7 @@ def _compare_models(
             worse=differences.rose if is_lower else differences.fell,
             better=differences.fell if is_lower else differences.rose,
             clusters=over.questions,
-            counts=Counts(**{field: counts[field] for field in Counts.__struct_fields__}),
+            counts=msgspec.convert(counts, Counts),
             losses={cause: counts[cause] for cause in CAUSES if counts[cause]},
             lost=changes.listed[name, "lost"],
             flips=[*changes.listed[name, is_lower], *changes.listed[name, not is_lower]],
@@ -235,24 +237,21 @@ def _find_failures(found: Difference) -> Iterator[Failure]:
     if found.fail_on is None:
         return
     p_name = "adjusted p" if found.p_adjust == "bh" else "p"
-    failures: dict[str, dict[int, str]] = {"regressed": {}, "missing": {}, "incomplete": {}}
-    for number, model in enumerate(found.models):
+    regressed = f"lost more than {found.fail_on:g} points with {p_name} < {found.p:g}"
+    for model in found.models:
         p_value = model.p_adjusted if found.p_adjust == "bh" else model.p
         if p_value is not None and model.points is not None:
             model.regressed = p_value < found.p and -model.points > found.fail_on
-        if model.regressed:
-            failures["regressed"][number] = (
-                f"lost more than {found.fail_on:g} points with {p_name} < {found.p:g}"
-            )
-        if model.status in failures and not any(
-            _matches(pattern, model) for pattern in found.allow_missing
-        ):
-            is_missing = model.status == "missing"
-            text = "is missing in NEW" if is_missing else _shortfall(model)
-            failures[model.status][number] = text
-    for reason, messages in failures.items():
-        for number, message in messages.items():
-            yield filled(Failure, found.models[number], reason=reason, message=message)
+    for reason in ("regressed", "missing", "incomplete"):
+        for model in found.models:
+            if reason == "regressed":
+                if model.regressed:
+                    yield filled(Failure, model, reason=reason, message=regressed)
+            elif model.status == reason and not any(
+                _matches(pattern, model) for pattern in found.allow_missing
+            ):
+                message = "is missing in NEW" if reason == "missing" else _shortfall(model)
+                yield filled(Failure, model, reason=reason, message=message)
 
 
 def _find_scopes(
@@ -372,6 +371,7 @@ def diff(
     )
     changes = _compare(corpora, rules, jobs)
     lower_scopes, lower_notices = _find_scopes(lower, scored)
+    texts = [{part.entry.text_xxh3_128 for part in corpus.selection.parts} for corpus in corpora]
     changed = sorted(changes.fields.items(), key=lambda field: (-field[1], field[0]))
     found = Difference(
         old=_side(before),
@@ -401,14 +401,7 @@ def diff(
             *rename_notices(before, after),
         ],
         text_bytes=before.manifest.text_bytes + after.manifest.text_bytes,
-        parts_skipped=len(
-            set.intersection(
-                *(
-                    {part.entry.text_xxh3_128 for part in corpus.selection.parts}
-                    for corpus in corpora
-                )
-            )
-        ),
+        parts_skipped=len(set.intersection(*texts)),
         seconds=0.0,
     )
     lower_scopes |= scopes_with("lower_is_better", corpora)

@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fastrec.answers.codes import Array, by_code, distinct_of, ranks_of
+from fastrec.answers.codes import Array, by_code, distinct_of, is_there, ranks_of
 from fastrec.commands.diff.document import Flip, Loss
 from fastrec.commands.diff.fields import LineChange, LinesTask
 from fastrec.commands.diff.records import Records
@@ -84,16 +84,17 @@ class Comparison:
         self._records = records
         self._rules = rules
         self._changes = changes
-        codes = records.codes
-        self._model = _numbered(*(codes[field] for field in _MODEL))
-        self._models: list[ModelName] = records.names(self._model, _MODEL)
-        question = [codes[METRIC], *(codes[field] for field in rules.fields)]
+        models = records.number(*_MODEL)
+        self._model = models.place
+        self._models: list[ModelName] = records.names(models.first, _MODEL)
+        self._question = records.number(METRIC, *rules.fields).place
         if rules.split and "sample_id" not in rules.fields:
-            hashes = _numbered(*(codes[field] for field in _HASH))
-            is_split = np.array([name in rules.split for name in records.names(hashes, _HASH)])
-            question.append(np.where(is_split[hashes], codes["sample_id"] + 1, 0))
-        self._question = _numbered(*question)
-        self._group = _numbered(self._question, *(codes[field] for field in rules.by))
+            hashes = records.number(*_HASH)
+            names = records.names(hashes.first, _HASH)
+            is_split = np.array([name in rules.split for name in names])[hashes.place]
+            sample_id = np.where(is_split, records.codes["sample_id"] + 1, 0)
+            self._question = _numbered(self._question, sample_id)
+        self._group = _numbered(self._question, records.number(*rules.by).place)
         in_both = np.all(_by_side(self._group, records.is_new), axis=1)
         self._compared: Array = in_both[self._group]
         old = np.flatnonzero(self._compared & ~records.is_new)
@@ -122,7 +123,7 @@ class Comparison:
             rows = np.flatnonzero(side & ~self._compared)
             self._count(kind, self._model[rows])
             self._list(kind, rows)
-        identity = _numbered(self._group, *(records.codes[field] for field in FIELDS))
+        identity = _numbered(self._group, records.number(*FIELDS).place)
         _, fingerprint = np.unique(records.fingerprint, return_inverse=True)
         left = self._compared.copy()
         found = []
@@ -168,13 +169,13 @@ class Comparison:
         first, _ = distinct_of(model_of[compared], self._cluster[compared])
         for number in compared[first].tolist():
             self._changes.clusters[self._models[model_of[number]]][int(self._cluster[number])] += 0
-        all_records = _by_side(question, is_new)
-        all_answers = _by_side(question, is_new, is_answer)
         for side, name in enumerate(("old", "new")):
-            self._count(f"{name}_records", self._model[is_new == side])
-            self._count(f"{name}_questions", model_of[all_records[:, side] > 0])
-            self._count(f"{name}_answered", model_of[all_answers[:, side] > 0])
-            rows = np.flatnonzero(counted & both[question] & (is_new == side))
+            is_side = is_new == side
+            self._count(f"{name}_records", self._model[is_side])
+            self._count(f"{name}_questions", model_of[is_there(question[is_side], len(both))])
+            answered = is_there(question[is_side & is_answer], len(both))
+            self._count(f"{name}_answered", model_of[answered])
+            rows = np.flatnonzero(counted & both[question] & (is_side))
             self._add_means(f"{name}_means", rows, answers[question[rows], side], value[rows])
         may_differ = both & np.any(_by_side(question, is_new, unequal & counted), axis=1)
         if not records.exact_scores:
@@ -204,13 +205,18 @@ class Comparison:
         old, new = (np.flatnonzero(self._compared & (records.is_new == side)) for side in (0, 1))
         first_groups = self._group[_first(self._question, old)]
         shown_rows = _first(self._group, new)[first_groups]
-        questions: defaultdict[int, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
-        for row in rows.tolist():
-            exact = records.exact_scores.get(row) if is_scored[row] else None
-            score = _spelled(float(value[row])) if exact is None else exact
-            questions[int(shown_rows[self._question[row]])][int(records.is_new[row])].append(score)
-        for row, sides in sorted(questions.items()):
-            was, now = (Fraction(sum(values)) / len(values) for values in sides)
+
+        def spelled(row: int) -> Fraction | int:
+            if is_scored[row] and row in records.exact_scores:
+                return records.exact_scores[row]
+            return _spelled(float(value[row]))
+
+        for row, answers in by_code(shown_rows[self._question[rows]], rows):
+            sides = (
+                [spelled(answer) for answer in answers if records.is_new[answer] == side]
+                for side in (0, 1)
+            )
+            was, now = (Fraction(sum(scores)) / len(scores) for scores in sides)
             if was == now:
                 continue
             model = self._models[self._model[row]]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fastrec.answers.codes import Array, Values
+from fastrec.answers.codes import Array, Distinct, Values, distinct_of
 from fastrec.answers.selection import Selection
 from fastrec.commands.diff.document import RecordName
 from fastrec.commands.diff.fields import PartLines
@@ -64,14 +64,16 @@ class Records:
         clusters = self._corpora[0].clusters
         return np.zeros_like(rows) if clusters is None else clusters[self._numbers[0][rows]]
 
-    def names(self, ids: Array, fields: Sequence[str]) -> list[Any]:
-        """The values of some fields that the records of each id have in common."""
-        rows = np.zeros(int(ids.max(initial=-1)) + 1, dtype=np.int64)
-        rows[ids] = np.arange(len(ids))
-        columns = [
+    def number(self, *fields: str) -> Distinct:
+        """Number the distinct values of some fields from 0 on."""
+        return distinct_of(*(self.codes[field] for field in fields))
+
+    def names(self, rows: Array, fields: Sequence[str]) -> list[Any]:
+        """The values of some fields in some records."""
+        columns = (
             [self._values[field][code] for code in self.codes[field][rows].tolist()]
             for field in fields
-        ]
+        )
         return list(zip(*columns, strict=True))
 
     def name(self, row: int) -> RecordName:
