@@ -19,10 +19,9 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import msgspec
@@ -45,10 +44,10 @@ from fastrec.statistics.adjust import adjust_p_values
 from fastrec.statistics.exact import Value, mean_score
 from fastrec.statistics.paired import Test, compare_series
 from fastrec.storage import base_name, is_url, join, parent_of, storage_of
-from fastrec.summary.document import LineCounts, ScopeNames, filled, results_by_name
+from fastrec.summary.document import LineCounts, ScopeNames, filled, results_by_name, scope_order
 from fastrec.summary.present_choice import with_directions
 from fastrec.summary.present_ranking import add_groups
-from fastrec.where import largest_groups
+from fastrec.where import empty_group, largest_groups
 from fastrec.wording import metrics_of, title_of, value_text
 
 
@@ -192,9 +191,7 @@ class Trend(Tabular, kw_only=True):
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric, model and corpus, with the last change."""
-        fields = dict.fromkeys(
-            field for evaluation in self.evaluations for field in evaluation.group or {}
-        )
+        no_group = empty_group(self.evaluations)
         rows = []
         for evaluation in self.evaluations:
             names = {
@@ -202,7 +199,7 @@ class Trend(Tabular, kw_only=True):
                 "metric": evaluation.metric,
                 "graded": evaluation.graded,
             }
-            group = dict.fromkeys(fields) | (evaluation.group or {})
+            group = no_group | (evaluation.group or {})
             for model in evaluation.models:
                 changes = {change.after: change for change in model.changes}
                 for point in model.points:
@@ -247,13 +244,13 @@ def find_corpora(paths: Sequence[AnyPath]) -> tuple[list[tuple[str, AnyPath]], l
     if not places:
         raise UsageError("there is no published corpus: " + "; ".join(notices))
     found = [os.fspath(place) for place in places]
-    twice = [path for path, number in Counter(found).items() if number > 1]
-    if twice:
-        raise UsageError(f"{shown(twice[0])} is given twice")
+    for path in found:
+        if found.count(path) > 1:
+            raise UsageError(f"{shown(path)} is given twice")
     names = [utf8(base_name(path)) for path in found]
-    number_of = Counter(names)
     spelled = (
-        utf8(path) if number_of[name] > 1 else name for name, path in zip(names, found, strict=True)
+        name if names.count(name) == 1 else utf8(path)
+        for name, path in zip(names, found, strict=True)
     )
     return list(zip(spelled, places, strict=True)), notices
 
@@ -264,12 +261,12 @@ def _inside(directory: str) -> tuple[list[str], list[str]]:
         read_manifest(directory)  # says why it is not a corpus
     entries = storage.files_in(directory)
     if is_url(directory):  # all objects below it
-        ends = [
-            entry.removesuffix(f"/{MANIFEST}")
-            for entry in entries
-            if entry.endswith(f"/{MANIFEST}")
+        manifests = [entry for entry in entries if base_name(entry) == MANIFEST]
+        corpora = [
+            corpus
+            for corpus in map(parent_of, manifests)
+            if parent_of(corpus) == directory.rstrip("/")
         ]
-        corpora = [end for end in ends if parent_of(end) == directory.rstrip("/")]
     else:
         corpora = [entry for entry in entries if storage.exists(join(entry, MANIFEST))]
     refused = [corpus for corpus in corpora if is_refused(storage.read_all(join(corpus, MANIFEST)))]
@@ -445,7 +442,7 @@ def _follow(
 
 def _merged(corpora: Sequence[_Corpus]) -> list[Scope]:
     merged: dict[tuple[str, str | None], Scope] = {}
-    for scope in [scope for corpus in corpora for scope in corpus.scopes]:
+    for scope in chain.from_iterable(corpus.scopes for corpus in corpora):
         name = scope.evaluation_name, scope.metric
         known = merged.get(name, scope)
         merged[name] = msgspec.structs.replace(
@@ -456,8 +453,7 @@ def _merged(corpora: Sequence[_Corpus]) -> list[Scope]:
             kind="judgement" if "judgement" in (scope.kind, known.kind) else scope.kind,
             lower_is_better=scope.lower_is_better or known.lower_is_better,
         )
-    ordered = sorted(merged, key=lambda name: (name[0], name[1] is not None, name[1] or ""))
-    return [merged[name] for name in ordered]
+    return [merged[name] for name in sorted(merged, key=scope_order)]
 
 
 def _model(name: str, scope: Scope, corpora: Sequence[_Corpus]) -> ModelTrend:
@@ -493,7 +489,7 @@ def _described(
         for model in evaluation.models:
             for point in model.points:
                 there[point.corpus].add(model.model_id)
-    before: set[str] | None = None
+    before = there[corpora[0].name]
     for corpus in corpora:
         models = there[corpus.name]
         selection = corpus.selection
@@ -503,8 +499,8 @@ def _described(
             line_counts=selection.summary.line_counts,
             skipped=len(selection.manifest.skipped),
             models=len(models),
-            appeared=[] if before is None else sorted(models - before),
-            disappeared=[] if before is None else sorted(before - models),
+            appeared=sorted(models - before),
+            disappeared=sorted(before - models),
         )
         before = models
 

@@ -437,6 +437,12 @@ class Summary(Tabular, kw_only=True):
 ModelName = tuple[str, str | None, str]
 
 
+def scope_order(scope: tuple[str, str | None]) -> tuple[str, bool, str]:
+    """A sort key of evaluations and metrics: records without a metric come first."""
+    evaluation, metric = scope
+    return evaluation, metric is not None, metric or ""
+
+
 def results_by_name(evaluations: Iterable[EvaluationSummary]) -> dict[ModelName, ModelSummary]:
     """The numbers of each model on each evaluation and metric."""
     return {

@@ -16,6 +16,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain
+from operator import itemgetter
 from typing import Any, Literal, Unpack
 
 import msgspec
@@ -61,7 +62,7 @@ from fastrec.parameters import CORES, AnyPath
 from fastrec.statistics.adjust import adjust_p_values
 from fastrec.statistics.exact import to_double
 from fastrec.statistics.paired import Differences, differences_of, p_values_of, power
-from fastrec.summary.document import ModelName, ModelSummary, filled
+from fastrec.summary.document import ModelName, ModelSummary, filled, scope_order
 from fastrec.summary.present_choice import matches_one, names_of_scope
 from fastrec.wording import points_per_unit
 
@@ -116,7 +117,8 @@ def _compare_models(
     other_scales = scopes_with("other_scale", corpora)
     models = []
     tested: list[tuple[ModelDifference, Differences]] = []
-    for name in sorted({*old.results, *new.results, *changes.numbers}, key=_order):
+    names = sorted({*old.results, *new.results, *changes.numbers}, key=itemgetter(2))
+    for name in sorted(names, key=lambda name: scope_order(name[:2])):
         counts = changes.numbers[name]
         _check_records(old, name, counts["old_records"])
         _check_records(new, name, counts["new_records"])
@@ -156,12 +158,6 @@ def _compare_models(
         model.p = p
     adjust_p_values(models)
     return models
-
-
-def _order(name: ModelName) -> tuple[Any, ...]:
-    """Records without a metric come first."""
-    evaluation, metric, model_id = name
-    return evaluation, metric is not None, metric or "", model_id
 
 
 def _check_records(corpus: ComparedCorpus, name: ModelName, records: int) -> None:
