@@ -15,7 +15,7 @@ shard of a large log is compressed by the threads of zstd.
 import os
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from itertools import chain, groupby
 from math import isclose
@@ -56,21 +56,30 @@ from fastrec.harnesses.convert import (
     Converted,
     Converter,
     LineMaker,
-    MetricTotals,
     read_bundles,
     write_bundles,
 )
-from fastrec.harnesses.log import BadLog, FoundFile, Log, LogPlan, RunInfo, Sample, in_groups
-from fastrec.harnesses.metadata import FieldCounts, chosen_names, names_of, notes_on
+from fastrec.harnesses.log import (
+    BadLog,
+    FoundFile,
+    Log,
+    LogPlan,
+    RunInfo,
+    Sample,
+    in_groups,
+    with_every_metric,
+)
+from fastrec.harnesses.metadata import chosen_names, names_of, notes_on
 from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
 from fastrec.harnesses.table import NAMED, TableColumns, columns_from
 from fastrec.harnesses.table.guess import guess
-from fastrec.harnesses.values import Texts
+from fastrec.harnesses.values import Names, OptionalInt, Texts
 from fastrec.parameters import CORES, AnyPath, Paths, path_names
 from fastrec.progress import Progress
 from fastrec.sources.inputs import AnyFile, find_files
 from fastrec.storage import hash_of_file, join, storage_of, without_file_protocol
 
+_FAILURES = (LogError, ShardError, OSError, MemoryError)  # of reading a log
 _TOLERANCE = 1e-6  # some harnesses compute means with 32-bit floats
 _BLOCK = 1 << 20
 _FEWEST_COPIED = 2  # rows of a run that are no accident
@@ -94,7 +103,7 @@ class ConvertTask(msgspec.Struct, frozen=True):
     path: str  # the work file to write
     number: int  # the position of the log among all logs
     by_sample: bool  # whether a figure of the log needs the scores of each sample
-    patterns: tuple[str, ...]
+    patterns: Names
     chosen: frozenset[str] | None  # the metadata to keep; None: all
 
     def __str__(self) -> str:
@@ -104,7 +113,7 @@ class ConvertTask(msgspec.Struct, frozen=True):
 class ShardTask(msgspec.Struct, frozen=True):
     path: str
     # The work file of each slice, how its records begin, and its metrics.
-    slices: Sequence[tuple[str, bytes, tuple[str, ...]]]
+    slices: Sequence[tuple[str, bytes, Names]]
     notes: dict[str, Texts]  # what the metadata of records say about their metric
     threads: int = 1
 
@@ -116,11 +125,13 @@ class ShardTask(msgspec.Struct, frozen=True):
 def plan_log(log: Log) -> PlannedLog:
     harness = harness_named(log.harness)
     try:
-        plan = harness.plan(log) if hasattr(harness, "plan") else harness.read(log)[0]
-        return PlannedLog(plan=plan, stable_id=_stable_id(log))
+        return PlannedLog(
+            plan=harness.plan(log) if hasattr(harness, "plan") else harness.read(log)[0],
+            stable_id=_stable_id(log),
+        )
     except NotATableError as exc:
         return PlannedLog(skipped=exc.reason)
-    except (LogError, ShardError, OSError, MemoryError) as exc:
+    except _FAILURES as exc:
         return PlannedLog(problem=_reason(exc, log))
 
 
@@ -155,10 +166,11 @@ def convert_slice(task: ConvertTask) -> Converted:
     result.path = task.path
     try:
         with storage_of(task.path).create(task.path, for_work=True) as file:
-            bundles = _bundles(task, converter)
-            for group in in_groups(bundles, lambda bundle: bundle.line_size, _BLOCK):
+            for group in in_groups(
+                _bundles(task, converter), lambda bundle: bundle.line_size, _BLOCK
+            ):
                 file.write(write_bundles(group))
-    except (LogError, ShardError, OSError, MemoryError) as exc:
+    except _FAILURES as exc:
         if isinstance(exc, OSError) and exc.filename and str(exc.filename).startswith(task.path):
             raise  # the work file could not be written
         result.problem = _reason(exc, task.log)
@@ -170,7 +182,7 @@ def _bundles(task: ConvertTask, converter: Converter) -> Iterator[Bundle]:
     samples: Iterable[Sample | str] = (
         harness.samples(task.log, task.run, task.log_slice)
         if hasattr(harness, "samples")
-        else harness.read(task.log)[1]
+        else with_every_metric(harness.read(task.log)[1])
     )
     for sample in samples:
         if isinstance(sample, str):
@@ -188,89 +200,85 @@ def write_shard(task: ShardTask) -> None:
     stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     with storage_of(task.path).create(task.path) as shard:
         for path, head, metrics in task.slices:
-            for block in _blocks_of_lines(path, LineMaker(head, metrics, task.notes)):
-                shard.write(stream.compress(block))
+            lines_of = LineMaker(head, metrics, task.notes).lines
+            with storage_of(path).open_reader(path) as file:
+                for bundles in in_groups(
+                    read_bundles(file), lambda bundle: bundle.line_size * len(bundle.scores), _BLOCK
+                ):
+                    shard.write(
+                        stream.compress(b"".join(chain.from_iterable(map(lines_of, bundles))))
+                    )
             storage_of(path).remove(path)
         shard.write(stream.flush())
 
 
-def _blocks_of_lines(path: str, maker: LineMaker) -> Iterator[bytes]:
-    with storage_of(path).open_reader(path) as file:
-        for bundles in in_groups(
-            read_bundles(file), lambda bundle: bundle.line_size * len(bundle.scores), _BLOCK
-        ):
-            yield b"".join(chain.from_iterable(map(maker.lines, bundles)))
+class _Job(msgspec.Struct):
+    """A log to import, and what was done of it."""
+
+    log: Log
+    plan: LogPlan
+    stable_id: str
+    slices: list[Converted] = []
+    account: ImportedLog | None = None
 
 
-def _account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> ImportedLog:
-    plan = planned.plan
-    assert plan is not None
-    totals: dict[str, MetricTotals] = {}
-    left_out = Counter(plan.left_out)
-    metrics_left_out = Counter[str]()
-    fields = FieldCounts()
-    for converted in slices:
-        for name, metric in converted.metrics.items():
-            total = totals.setdefault(name, MetricTotals())
-            total += metric
-        left_out.update(converted.left_out)
-        metrics_left_out.update(converted.metrics_left_out)
-        fields.update(converted.fields_left_out)
-    samples = sum(converted.samples for converted in slices) + sum(plan.left_out.values())
+def _account_of(job: _Job, total: Converted) -> ImportedLog:
+    log = job.log
+    plan = job.plan
+    fields = total.fields_left_out
+    samples = total.samples + sum(plan.left_out.values())
     return ImportedLog(
         log=utf8(log.path),
         harness=log.harness,
-        file=f"{log.harness}-{planned.stable_id}.jsonl.zst",
+        file=f"{log.harness}-{job.stable_id}.jsonl.zst",
         evaluation_id=plan.run.evaluation_id,
         evaluation_name=plan.run.task,
         model_id=plan.run.model,
         harness_version=plan.run.version,
         samples=samples,
-        records=sum(converted.records for converted in slices),
-        errors=sum(converted.errors for converted in slices),
+        records=total.records,
+        errors=total.errors,
         metrics={
-            name: MetricAccount(total.records, total.scored, total.mean, total.graded)
-            for name, total in sorted(totals.items())
+            name: MetricAccount(totals.records, totals.scored, totals.mean, totals.graded)
+            for name, totals in sorted(total.metrics.items())
         },
-        left_out=dict(sorted(left_out.items())),
-        metrics_left_out=dict(sorted(metrics_left_out.items())),
-        metadata=sorted(set[str]().union(*(converted.metadata for converted in slices))),
+        left_out=dict(sorted((total.left_out + Counter(plan.left_out)).items())),
+        metrics_left_out=dict(sorted(total.metrics_left_out.items())),
+        metadata=sorted(total.metadata),
         fields_left_out={
             name: {reason: fields[name, reason] for _, reason in pairs}
             for name, pairs in groupby(sorted(fields), itemgetter(0))
         },
-        comparisons=_compare(plan, totals, samples, metrics_left_out),
+        comparisons=_compare(plan, total, samples),
         not_compared=dict(sorted(plan.not_compared.items())),
         notes=[*plan.notes, *(f"has no column {column}" for column in plan.absent)],
     )
 
 
-def _compare(
-    plan: LogPlan, totals: Mapping[str, MetricTotals], samples: int, left_out: Mapping[str, int]
-) -> list[Comparison]:
+def _compare(plan: LogPlan, total: Converted, samples: int) -> list[Comparison]:
     """Compare what a log states with its records.
 
     Metrics that the user left out are not compared.
     """
     comparisons = []
-    expected = plan.expected_samples
-    if expected is not None:
-        agrees = expected == samples
-        comparisons.append(Comparison("number of samples", "", expected, samples, agrees))
+
+    def add_count(name: str, metric: str, stated: OptionalInt, counted: int) -> None:
+        if stated is not None:
+            comparisons.append(Comparison(name, metric, stated, counted, stated == counted))
+
+    add_count("number of samples", "", plan.expected_samples, samples)
     for stated in plan.aggregates:
-        if stated.metric in left_out:
+        if stated.metric in total.metrics_left_out:
             continue
-        total = totals.get(stated.metric, MetricTotals())
-        mean = total.reduced_mean(stated.reducer) if stated.reducer else total.mean
+        totals = total.metrics.get(stated.metric)
+        mean = totals.reduced_mean(stated.reducer) if totals else None
         agrees = mean is not None and isclose(
             stated.value, mean, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE
         )
         comparisons.append(Comparison(stated.name, stated.metric, stated.value, mean, agrees))
-        if stated.metric in totals and stated.samples is not None:
+        if totals:
             name = f"{stated.name}: number of scores"
-            scored = total.scored
-            agrees = stated.samples == scored
-            comparisons.append(Comparison(name, stated.metric, stated.samples, scored, agrees))
+            add_count(name, stated.metric, stated.samples, totals.scored)
     return comparisons
 
 
@@ -286,94 +294,93 @@ class _Importer:
         **choices: Any,
     ) -> None:
         """`choices` are the patterns of metrics and the names of metadata of each `ConvertTask`."""
-        self._planned = planned
         self._result = result
         self._output = output
         self._choices = choices
-        self._logs = _distinct(logs, planned, result)
-        self._plans = {number: plan for number in self._logs if (plan := planned[number].plan)}
-        self._converted: dict[int, list[Converted]] = {number: [] for number in self._logs}
-        self._accounts: dict[int, ImportedLog] = {}
+        self._jobs = _distinct(logs, planned, result)
         self._shards: list[ShardTask] = []  # of logs whose slices are all converted
         # Of tables, by what the records of a run begin with, and by log: the sum of their rows, and
         # the first log that has some.
         self._row_sums: dict[tuple[bytes, int], tuple[int, int]] = {}
 
     def run(self, engine: Engine, progress: Progress) -> None:
-        for number, plan in self._plans.items():
-            if not plan.slices:
+        for number, job in self._jobs.items():
+            if not job.plan.slices:
                 self._end(number)
         for _, converted in engine.run(_do, self._tasks()):
             if converted is None:
                 continue
-            number = converted.number
-            self._converted[number].append(converted)
-            count = len(self._plans[number].slices)
-            progress.advance(self._logs[number].size // count, converted.records, 0)
-            if len(self._converted[number]) == count:
-                self._end(number)
+            job = self._jobs[converted.number]
+            job.slices.append(converted)
+            count = len(job.plan.slices)
+            progress.advance(job.log.size // count, converted.records, 0)
+            if len(job.slices) == count:
+                self._end(converted.number)
         # All cores are busy, even with one large shard.
         threads = max(engine.jobs // max(len(self._shards), 1), 1)
         rest = [msgspec.structs.replace(shard, threads=threads) for shard in self._shards]
         for _ in engine.run(_do, rest):
             pass
         self._note_copies()
-        self._result.logs += [account for _, account in sorted(self._accounts.items())]
+        self._result.logs += [job.account for job in self._jobs.values() if job.account]
 
     def _note_copies(self) -> None:
         """Note runs of a table that have all rows of another run."""
         first: dict[int, str] = {}
         for (head, _), (row_sum, number) in sorted(self._row_sums.items(), key=itemgetter(1)):
             run = msgspec.json.decode(head + b"}")["evaluation_id"]
-            name = f"{run} ({utf8(self._logs[number].path)})"
+            name = f"{run} ({utf8(self._jobs[number].log.path)})"
             same = first.setdefault(row_sum, name)
             rows = row_sum // ONE_ROW
             if same != name and rows >= _FEWEST_COPIED:
-                note = f"all {rows:,} rows of {run} are equal to those of {same}"
-                self._accounts[number].notes.append(note)
+                account = self._jobs[number].account
+                assert account is not None
+                account.notes.append(f"all {rows:,} rows of {run} are equal to those of {same}")
 
     def _tasks(self) -> Iterator[ConvertTask | ShardTask]:
         """Yield the slices of all logs.
 
         Meanwhile, write shards, so that no worker waits for the largest log.
         """
-        for number, plan in self._plans.items():
-            log = self._logs[number]
+        for number, job in self._jobs.items():
+            plan = job.plan
             by_sample = any(figure.reducer for figure in plan.aggregates)
             for position, log_slice in enumerate(plan.slices):
                 path = f"{self._output.work}/{number:06d}-{position:06d}"
                 yield ConvertTask(
-                    log, plan.run, log_slice, path, number, by_sample, **self._choices
+                    job.log, plan.run, log_slice, path, number, by_sample, **self._choices
                 )
                 while self._shards:
                     yield self._shards.pop()
 
     def _end(self, number: int) -> None:
         """Account for a log whose slices are all converted; its shard can be written."""
-        log = self._logs[number]
-        slices = sorted(self._converted.pop(number), key=lambda converted: converted.path)
-        if problem := next((converted.problem for converted in slices if converted.problem), ""):
-            self._result.bad_logs.append(BadLog(utf8(log.path), problem))
+        job = self._jobs[number]
+        log = job.log
+        total = Converted()
+        files = []
+        for part in sorted(job.slices, key=lambda part: part.path):
+            files.append((part.path, part.head, tuple(part.metrics)))
+            total += part
+        job.slices = []
+        if total.problem:
+            self._result.bad_logs.append(BadLog(utf8(log.path), total.problem))
             return
-        account = _account_of(log, self._planned[number], slices)
-        self._accounts[number] = account
-        metrics = list(dict.fromkeys(name for converted in slices for name in converted.metrics))
-        run = self._plans[number].run
-        notes = notes_on(log.harness, metrics, run.lower_is_better)
-        for name, metric in account.metrics.items():
-            if metric.graded:
+        job.account = _account_of(job, total)
+        run = job.plan.run
+        notes = notes_on(log.harness, list(total.metrics), run.lower_is_better)
+        for name, totals in total.metrics.items():
+            if totals.graded:
                 notes[name]["graded"] = "true"
-        for name in notes.keys() & run.scales:
-            low, high = run.scales[name]
-            notes[name] |= {"min_score": f"{low:g}", "max_score": f"{high:g}"}
-        sums = sum((part.row_sums for part in slices), Counter[bytes]())
-        for head, row_sum in sums.items():
+            if name in run.scales:
+                low, high = run.scales[name]
+                notes[name] |= {"min_score": f"{low:g}", "max_score": f"{high:g}"}
+        for head, row_sum in total.row_sums.items():
             # Rows in files of their own are compared as a run.
             key = head, number if row_sum >= _FEWEST_COPIED * ONE_ROW else -1
             before, first = self._row_sums.get(key, (0, number))
             self._row_sums[key] = before + row_sum, min(first, number)
-        files = [(part.path, part.head, tuple(part.metrics)) for part in slices]
-        self._shards.append(ShardTask(join(self._output.shards, account.file), files, notes))
+        self._shards.append(ShardTask(join(self._output.shards, job.account.file), files, notes))
 
 
 def _do(task: ConvertTask | ShardTask) -> Converted | None:
@@ -383,24 +390,30 @@ def _do(task: ConvertTask | ShardTask) -> Converted | None:
     return None
 
 
-def _distinct(logs: Sequence[Log], planned: Sequence[PlannedLog], result: Import) -> dict[int, Log]:
+def _distinct(
+    logs: Sequence[Log], planned: Sequence[PlannedLog], result: Import
+) -> dict[int, _Job]:
     """The logs to import, by position: intact, and each content once."""
     first: dict[tuple[str, str], int] = {}
+    jobs: dict[int, _Job] = {}
     # A column that only some tables lack is noted.
-    absent = [set(plan.plan.absent) for plan in planned if plan.plan]
+    absent = [set(log.plan.absent) for log in planned if log.plan]
     lacking = set.intersection(*absent) if absent else set[str]()
-    for number, (log, plan) in enumerate(zip(logs, planned, strict=True)):
-        if plan.skipped:
-            result.skipped_files.setdefault(plan.skipped, []).append(utf8(log.path))
+    for number, (log, found) in enumerate(zip(logs, planned, strict=True)):
+        path = utf8(log.path)
+        plan = found.plan
+        if found.skipped:
+            result.skipped_files.setdefault(found.skipped, []).append(path)
             result.other_files += 1
-            continue
-        if plan.plan and lacking:
-            plan.problem = plan.plan.absent[min(lacking)]
-        if plan.problem:
-            result.bad_logs.append(BadLog(utf8(log.path), plan.problem))
-        elif (same := first.setdefault((log.harness, plan.stable_id), number)) != number:
-            result.same_logs[utf8(log.path)] = utf8(logs[same].path)
-    return {number: logs[number] for number in first.values()}
+        elif plan is None:
+            result.bad_logs.append(BadLog(path, found.problem))
+        elif lacking:
+            result.bad_logs.append(BadLog(path, plan.absent[min(lacking)]))
+        elif (same := first.setdefault((log.harness, found.stable_id), number)) != number:
+            result.same_logs[path] = utf8(logs[same].path)
+        else:
+            jobs[number] = _Job(log, plan, found.stable_id)
+    return jobs
 
 
 def import_logs(
@@ -464,8 +477,9 @@ def import_logs(
             progress.finish()
         result.bad_logs.sort(key=lambda bad: bad.path)
         if not result.logs and not result.bad_logs and not result.same_logs:
-            left_out = result.skipped_files.items()
-            kinds = "; ".join(f"{kind}: {listed(files, _FEW)}" for kind, files in left_out)
+            kinds = "; ".join(
+                f"{kind}: {listed(files, _FEW)}" for kind, files in result.skipped_files.items()
+            )
             raise UsageError(f"all files are left out; {kinds}; --guess proposes options")
         _check_choices(patterns, chosen or (), result)
         if result.logs:  # otherwise an earlier import stays as it is
@@ -506,8 +520,7 @@ def _tables(files: Sequence[AnyFile], columns: TableColumns) -> Found:
         if in_path is None:
             found.skip(f"--from-path {columns.from_path} does not match", file.path)
             continue
-        role = NAMED if file.is_named else "table"
-        tables = (FoundFile(file.path, file.size, role),)
+        tables = (FoundFile(file.path, file.size, (NAMED if file.is_named else "table")),)
         found.logs.append(Log("table", file.path, tables, columns=columns, in_path=in_path))
     return found
 
@@ -523,7 +536,7 @@ def guess_columns(paths: Sequence[str], output: str) -> list[str]:
     return guess(paths, files, output)
 
 
-def _check_choices(patterns: tuple[str, ...], chosen: Collection[str], result: Import) -> None:
+def _check_choices(patterns: Names, chosen: Collection[str], result: Import) -> None:
     if patterns and result.logs and not any(log.records for log in result.logs):
         known = sorted({name for log in result.logs for name in log.metrics_left_out})
         named = ", ".join(repr(pattern) for pattern in patterns)

@@ -20,9 +20,12 @@ from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.log import NOT_SCORED, Log, RunInfo, Sample, Score, extracted, tokens_of
 from fastrec.harnesses.values import (
     JsonObject,
+    OptionalInt,
+    OptionalNumber,
     OptionalText,
     Texts,
     decoder,
+    explaining,
     number_of,
     spell,
     spelled,
@@ -104,7 +107,7 @@ class _Token(LogObject):
 class Completion(LogObject):
     text: OptionalText = None
     tokens: list[_Token] | None = None
-    logprob: float | None = None
+    logprob: OptionalNumber = None
     finish_reason: Any = None
     thinking: HelmInput | None = None
     multimodal_content: MediaList | None = None
@@ -114,15 +117,15 @@ class Result(LogObject):
     success: bool = True
     completions: list[Completion] | None = None
     error: Any = None
-    request_time: float | None = None
+    request_time: OptionalNumber = None
 
 
 class RequestState(LogObject):
     instance: Instance
     train_trial_index: int = 0
-    reference_index: int | None = None
+    reference_index: OptionalInt = None
     request_mode: OptionalText = None
-    output_mapping: dict[str, str | None] | None = None
+    output_mapping: dict[str, OptionalText] | None = None
     request: Request | None = None
     result: Result | None = None
     annotations: Any = None
@@ -314,7 +317,7 @@ def _scores_of(
     return list(scores.values()), totals
 
 
-def mean_of(stat: Stat) -> float | None:
+def mean_of(stat: Stat) -> OptionalNumber:
     if stat.mean is not None:
         return number_of(stat.mean)
     total = number_of(stat.sum)
@@ -435,7 +438,7 @@ def _performance_of(requests: Iterable[RequestState]) -> Performance | None:
     return Performance(generation_time_ms=total) if known and 0 <= total < _INFINITY else None
 
 
-def _predicted(totals: dict[str, float], texts: list[str]) -> int | None:
+def _predicted(totals: dict[str, float], texts: list[str]) -> OptionalInt:
     """Return the choice with the highest score, by the normalisation of HELM's metric."""
     index = totals.get("predicted_index")
     return int(index) if index is not None and index in range(len(texts)) else None
@@ -448,8 +451,8 @@ def _text(completion: Completion) -> str:
 
 
 def _mapped(
-    mapping: dict[str, str | None] | None, completions: list[Completion], texts: list[str]
-) -> int | None:
+    mapping: dict[str, OptionalText] | None, completions: list[Completion], texts: list[str]
+) -> OptionalInt:
     """Return the choice whose letter is the most probable completion, as HELM does."""
     if not completions or not mapping:
         return None
@@ -498,8 +501,9 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
     method = run.metadata.get(METHOD, "")
     unscored = _metrics_by_kind(entries, log_slice) if requests.keys() - entries.keys() else {}
     for key, its_requests in requests.items():
-        adds_up = method == LANGUAGE_MODELING
-        found = _scores_of(entries.get(key, ()), key.perturbation, log_slice, adds_up=adds_up)
+        found = _scores_of(
+            entries.get(key, ()), key.perturbation, log_slice, adds_up=method == LANGUAGE_MODELING
+        )
         if key not in entries:
             instance = its_requests[0].instance
             kind = (key.perturbation, instance.split, instance.sub_split)
@@ -534,7 +538,5 @@ def _read(path: str, ranges: Ranges, decode: Any) -> Iterator[Any]:
                     path,
                     "changed while it was read: wait until it is complete, and import it again",
                 )
-            try:
+            with explaining(path, f"{FOREIGN} after byte {start:,}"):
                 yield from decode(b"[" + text + b"]")
-            except ValueError as exc:
-                raise LogError(path, f"{FOREIGN} after byte {start:,}: {exc}") from exc

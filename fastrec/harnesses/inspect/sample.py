@@ -26,7 +26,16 @@ from fastrec.harnesses.inspect.messages import (
     said_in,
 )
 from fastrec.harnesses.log import Sample, Score, extracted
-from fastrec.harnesses.values import JsonObject, OptionalInt, OptionalText, Texts, number_in, spell
+from fastrec.harnesses.values import (
+    JsonObject,
+    Names,
+    OptionalInt,
+    OptionalNumber,
+    OptionalText,
+    Texts,
+    number_in,
+    spell,
+)
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, Performance, TokenUsage
 
 _NOTHING = msgspec.Raw(b"")
@@ -82,8 +91,8 @@ class LoggedSample(LogObject):
     scores: dict[str, SampleScore] | None = None
     score: SampleScore | None = None  # instead of `scores`, in logs of 2024
     model_usage: dict[str, Usage] | None = None
-    total_time: float | None = None
-    working_time: float | None = None
+    total_time: OptionalNumber = None
+    working_time: OptionalNumber = None
     uuid: OptionalText = None
     error: Failure | None = None
     error_retries: list[Failure] | None = None
@@ -163,7 +172,7 @@ def _performance_of(sample: LoggedSample) -> Performance | None:
     )
 
 
-def _milliseconds(seconds: float | None) -> float | None:
+def _milliseconds(seconds: OptionalNumber) -> OptionalNumber:
     if seconds is None or not math.isfinite(seconds):
         return None
     return max(round(seconds * 1000, 3), 0.0)  # clocks drift: a time may be negative
@@ -191,7 +200,7 @@ _WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 class Scorer(msgspec.Struct, frozen=True):
     name: str
-    keys: tuple[str, ...] = ()  # the keys of its scores, if they are dicts
+    keys: Names = ()  # the keys of its scores, if they are dicts
     is_complete: bool = False  # whether every score has all these keys
 
 
@@ -211,7 +220,7 @@ class Answers(NamedTuple):
     choices: int
 
 
-def _number_or_problem(value: Any) -> tuple[float | None, str]:
+def _number_or_problem(value: Any) -> tuple[OptionalNumber, str]:
     """A value as a finite number, or the reason why it is none.
 
     >>> [_number_or_problem(value) for value in ("P", True, "No", "0.25", "1_0")]
@@ -433,10 +442,9 @@ def _input(logged: LoggedSample, attachments: Attachments) -> tuple[Input, str]:
             formatted = prompt_text(logged.input, attachments)
     choices = [attachments.resolve(spell(choice)) for choice in logged.choices or ()]
     reference, correct = _reference(logged.target, choices)
-    asked = Input(
+    return Input(
         raw=raw, formatted=formatted or UNSET, reference=reference, choices=choices or UNSET
-    )
-    return asked, ",".join(map(str, correct))
+    ), ",".join(map(str, correct))
 
 
 def _reference(target: Any, choices: list[str]) -> tuple[list[str], list[int]]:

@@ -14,13 +14,13 @@ of a Python value, such as `[(-1.5, False)]`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
 
 from fastrec.harnesses.choices import Choices, Rule
-from fastrec.harnesses.lighteval.files import Metric, Metrics
 from fastrec.harnesses.log import Sample, Score, extracted, tokens_of
 from fastrec.harnesses.values import (
     JsonObject,
@@ -30,9 +30,10 @@ from fastrec.harnesses.values import (
     number_of,
     replace_lone_surrogates,
     spell,
+    spelled,
     value_of,
 )
-from fastrec.schemas.newest import AnswerAttribution, Input, Output
+from fastrec.schemas.newest import Input, Output
 
 if TYPE_CHECKING:  # only workers may import it
     from fastrec.sources.parquet import Table
@@ -93,8 +94,8 @@ def samples_in(
     rows: Table, before: int, about: Metrics, *, is_flat: bool
 ) -> Iterator[tuple[str, Sample]]:
     """Turn rows into samples, each with its task; `about` is what the results say of metrics."""
-    for task, row in (_flat_rows if is_flat else _nested_rows)(rows, before):
-        yield task, _sample_of(row, about)
+    read = _flat_rows if is_flat else _nested_rows
+    return ((task, _sample_of(row, about)) for task, row in read(rows, before))
 
 
 def _nested_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
@@ -108,7 +109,8 @@ def _nested_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
             fields.pop(name, None) for name in _DOC
         )
         specific = fields.pop("specific", None)
-        further = _further(specific).items()
+        for name, value in _further(specific).items():
+            fields[f"specific_{name}" if name in fields else name] = value
         prompt, texts, processed, reasonings, logprobs, unconditioned = response
         texts = _texts(texts)
         logprobs = _numbers(logprobs)
@@ -129,11 +131,7 @@ def _nested_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
                 unconditioned=_numbers(unconditioned),
                 tokens=counts,
                 scores=value_of(metrics),
-                fields=fields
-                | {
-                    name if name not in fields else f"specific_{name}": value
-                    for name, value in further
-                },
+                fields=fields,
             ),
         )
 
@@ -152,10 +150,8 @@ def _flat_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
         if any(
             isinstance(item, list) and all(isinstance(part, str) for part in item)
             for item in predictions
-        ):
-            predictions = [
-                part for item in predictions for part in as_list(item)
-            ]  # several answers to one request
+        ):  # several answers to one request
+            predictions = list(chain.from_iterable(map(as_list, predictions)))
         choices = as_list(choices)
         is_generative = all(isinstance(item, str | None) for item in predictions) and (
             bool(predictions) or not choices
@@ -163,9 +159,8 @@ def _flat_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
         # A log-probability may be followed by whether its choice is the likeliest.
         firsts = [item[0] if isinstance(item, list) and item else item for item in predictions]
         logprobs = [] if is_generative else _numbers(firsts)
-        unconditioned: list[float] = []
-        if choices and len(logprobs) == 2 * len(choices):  # with the question, then without
-            logprobs, unconditioned = logprobs[: len(choices)], logprobs[len(choices) :]
+        # with the question, then without
+        middle = len(choices) if len(logprobs) == 2 * len(choices) else len(logprobs)
         yield (
             "",
             _Row(
@@ -178,8 +173,8 @@ def _flat_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
                 references=_texts(gold),
                 texts=_texts(predictions) if is_generative else [],
                 specific=specifics,
-                logprobs=logprobs,
-                unconditioned=unconditioned,
+                logprobs=logprobs[:middle],
+                unconditioned=logprobs[middle:],
                 tokens=counts,
                 scores=metrics,
                 fields=_further(specifics),
@@ -215,6 +210,55 @@ def _further(specific: Any) -> JsonObject:
     return {name: value for name, value in specific.items() if name != _EXTRACTED}
 
 
+class Metric(msgspec.Struct, frozen=True):
+    name: str
+    category: str = ""  # `GENERATIVE` or `LOGPROBS`; other names before 0.11
+    aggregation: str = ""  # how the scores are aggregated; empty if the document does not say it
+    lower_is_better: bool = False
+    rule: Rule | None = None  # how the metric picks a choice; None if the document does not say it
+
+
+Metrics = dict[str, Metric]  # by name
+
+
+def metrics_in(config: Any) -> Iterator[Metric]:
+    """Yield the metrics of one entry of a task's configuration: some are computed together."""
+    if not isinstance(config, dict):
+        return
+    rule = rule_of(str(config.get("sample_level_fn", "")))
+    for name in as_list(config.get("metric_name")):
+        better, aggregation = (
+            given.get(name) if isinstance(given, dict) else given
+            for given in (config.get("higher_is_better"), config.get("corpus_level_fn"))
+        )
+        yield Metric(
+            name=str(name),
+            category=str(config.get("category") or ""),
+            aggregation=str(aggregation or ""),
+            lower_is_better=better is False,
+            rule=rule,
+        )
+
+
+def rule_of(function: str) -> Rule | None:
+    """How a metric picks a choice, by the description of its function.
+
+    None if that does not say it.
+
+    >>> rule_of("LoglikelihoodAcc(logprob_normalization=None)")
+    'none'
+    >>> rule_of("LoglikelihoodAcc(logprob_normalization=LogProbCharNorm(ignore_first_space=True))")
+    'no_space'
+    """
+    if "CharNorm" in function:
+        return "no_space" if "ignore_first_space=True" in function else "characters"
+    if "TokenNorm" in function:
+        return "tokens"
+    if "PMINorm" in function:
+        return "pmi"
+    return "none" if "normalization=None" in function else None
+
+
 # What lighteval keeps of a sample for a metric that only has a value for all samples together.
 _CORPUS_INPUTS = ({"golds", "preds"}, {"logprobs", "weights"}, {"source", "hyp", "ref"})
 
@@ -227,41 +271,37 @@ _RULES_BY_NAME: tuple[tuple[str, tuple[Rule, ...]], ...] = (
 
 
 def _scores_of(name: str, value: Any, choices: Choices | None, metrics: Metrics) -> Iterator[Score]:
-    metric = metrics.get(name)
-    category = metric.category if metric is not None else ""
-    if value is None and category and category.startswith("GENERATIVE") != (choices is None):
+    metric = metrics.get(name, Metric(name))
+    if (
+        value is None
+        and metric.category
+        and metric.category.startswith("GENERATIVE") != (choices is None)
+    ):
         # a column that only rows with the other kind of request fill: for text, or for
         # log-probabilities
         return
     if isinstance(value, dict):
         if any(keys <= value.keys() for keys in _CORPUS_INPUTS):
-            yield Score(
-                name,
-                None,
-                f"{name} has a value for all samples only, not for each",
-            )
+            yield Score(name, None, f"{name} has a value for all samples only, not for each")
             return
         parts = {key: part for key, part in value.items() if part is not None}
         if any(number_of(part) is not None for part in parts.values()):
             for key, part in parts.items():
-                yield _score(f"{name}:{key}", part, choices, metric)
+                yield _score(f"{name}:{key}", part, choices, metric.rule)
             return
-    yield _score(name, value, choices, metric)
+    yield _score(name, value, choices, metric.rule)
 
 
-def _score(name: str, value: Any, choices: Choices | None, metric: Metric | None) -> Score:
+def _score(name: str, value: Any, choices: Choices | None, rule: Rule | None) -> Score:
     number = number_of(value)
     score = Score(name, number)
-    if number is None:
+    if value is None:
+        score.problem = f"the log has no value of {name}"
+    elif number is None:
         shown = spell(value)
-        score.problem = (
-            f"the log has no value of {name}"
-            if value is None
-            else f"the value of {name} is not a number: "
-            f"{shown if len(shown) <= 80 else shown[:79] + '…'}"
-        )
+        shown = shown if len(shown) <= 80 else shown[:79] + "…"
+        score.problem = f"the value of {name} is not a number: {shown}"
     if choices is not None:
-        rule = None if metric is None else metric.rule
         picked = choices.pick(rules_of(name, rule), number, is_accuracy=name.startswith("acc"))
         if picked is not None:
             score.output = Output(raw=[choices.texts[picked]])
@@ -305,21 +345,30 @@ def _sample_of(row: _Row, about: Metrics) -> Sample:
     ]
     options = _texts(row.choices)
     picking = None
+    metadata: Texts = {}
     if not row.is_generative:
         picking = Choices(options, row.logprobs, correct, row.unconditioned, row.tokens[1])
-    references = row.references
-    if not references:
-        references = [text for index in correct for text in _texts(row.choices[index])]
+        is_one = len(row.logprobs) == 1
+        metadata = spelled(
+            {
+                "reference_index": ",".join(map(str, correct)),
+                "log_likelihood": spell(row.logprobs[0]) if is_one else "",
+                "log_likelihoods": [] if is_one else row.logprobs,
+            }
+        )
     scores: list[Score] = []
     for name, value in as_object(row.scores).items():
         scores += _scores_of(name, value, picking, about)
     read, written = map(sum, row.tokens)
+    answers = row.processed if row.processed != row.texts else []
+    found = _texts(as_object(row.specific).get(_EXTRACTED))
     return Sample(
         sample_id=row.sample_id,
         input=Input(
             raw=row.question,
             formatted=row.prompt if row.prompt and row.prompt != row.question else UNSET,
-            reference=references,
+            reference=row.references
+            or [text for index in correct for text in _texts(row.choices[index])],
             choices=options if picking and options else UNSET,
         ),
         output=Output(
@@ -327,27 +376,11 @@ def _sample_of(row: _Row, about: Metrics) -> Sample:
             reasoning_trace=row.reasonings if any(row.reasonings) else UNSET,
         ),
         scores=scores,
-        answers=_answers_of(row),
+        answers=[
+            *(extracted(text, "text_post_processed") for text in answers),
+            *(extracted(text, _EXTRACTED) for text in found),
+        ],
         token_usage=tokens_of(read, written) if read or written else None,
-        metadata=_metadata_of(row, correct) if picking else {},
+        metadata=metadata,
         fields=row.fields,
     )
-
-
-def _answers_of(row: _Row) -> list[AnswerAttribution]:
-    answers = []
-    if row.processed != row.texts:
-        answers += [extracted(text, "text_post_processed") for text in row.processed]
-    found = as_object(row.specific).get(_EXTRACTED)
-    return answers + [extracted(text, _EXTRACTED) for text in _texts(found)]
-
-
-def _metadata_of(row: _Row, correct: list[int]) -> Texts:
-    metadata = {}
-    if correct:
-        metadata["reference_index"] = ",".join(map(str, correct))
-    if len(row.logprobs) == 1:
-        metadata["log_likelihood"] = spell(row.logprobs[0])
-    elif row.logprobs:
-        metadata["log_likelihoods"] = spell(row.logprobs)
-    return metadata

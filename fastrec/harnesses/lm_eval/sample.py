@@ -34,6 +34,8 @@ from fastrec.harnesses.log import Sample, Score, extracted
 from fastrec.harnesses.prompts import prompt_of
 from fastrec.harnesses.values import (
     REFUSALS,
+    Names,
+    OptionalInt,
     Texts,
     encode,
     number_in,
@@ -108,13 +110,17 @@ class RowReader:
         if len(self.attributes) > _MOST_NAMES:
             raise ValueError(f"it is one of samples with more than {_MOST_NAMES:,} different keys")
         fields = [*_KEYS, *((name, Any, UNSET) for name in self.attributes.values())]
-        rename = {
-            attribute: name
-            for name, attribute in self.attributes.items()
-            if not re.search(_ODD, name)
-        }
         kind = msgspec.defstruct(
-            "Row", fields, rename=rename, forbid_unknown_fields=True, kw_only=True, gc=False
+            "Row",
+            fields,
+            rename={
+                attribute: name
+                for name, attribute in self.attributes.items()
+                if not re.search(_ODD, name)
+            },
+            forbid_unknown_fields=True,
+            kw_only=True,
+            gc=False,
         )
         decoder = msgspec.json.Decoder(kind)
         self._decode = decoder.decode
@@ -159,8 +165,8 @@ class TaskSetup(msgspec.Struct, frozen=True, kw_only=True):
     delimiter: str = " "  # what comes between the context and a choice
     output_type: str = ""
     # `loglikelihood`, `loglikelihood_rolling`, `generate_until` …; empty if unknown
-    metrics: tuple[str, ...] = ()  # names of the metrics in the results
-    filters: tuple[str, ...] = ()  # names of the filters, in the order in which they were applied
+    metrics: Names = ()  # names of the metrics in the results
+    filters: Names = ()  # names of the filters, in the order in which they were applied
 
 
 class SampleMaker:
@@ -270,9 +276,10 @@ class SampleMaker:
         except (ValueError, IndexError):
             return None
         draft.metadata["log_likelihood"] = spell(likelihood)
-        text = draft.continuations[0]
         return _sample(
-            draft, Input(raw=spell(text or _decode(draft.contexts[0])), reference=[]), _NO_OUTPUT
+            draft,
+            Input(raw=spell(draft.continuations[0] or _decode(draft.contexts[0])), reference=[]),
+            _NO_OUTPUT,
         )
 
     def _references(self, row: Any) -> list[str]:
@@ -322,12 +329,12 @@ def _correct_by_score(draft: Draft, index: int, count: int) -> list[int]:
 
 def _picks(
     choices: Choices, metrics: Sequence[str], scores: Sequence[Score], best: int
-) -> list[int | None]:
+) -> list[OptionalInt]:
     """The choice that each metric picks; `best` is that with the greatest log-likelihood.
 
     None if it is unknown.
     """
-    found: list[int | None] = []
+    found: list[OptionalInt] = []
     for metric, score in zip(metrics, scores, strict=True):
         rule = _RULES.get(metric)
         if rule is None:
@@ -339,7 +346,7 @@ def _picks(
     return found
 
 
-def _add_picks(sample: Sample, texts: list[str], picks: list[int | None]) -> None:
+def _add_picks(sample: Sample, texts: list[str], picks: list[OptionalInt]) -> None:
     """Say which choice each metric picks: once for the sample, if all pick the same."""
     first = picks[0] if picks else None
     if first is not None and picks.count(first) == len(picks):
