@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from itertools import chain, groupby
 from math import isclose
-from operator import itemgetter
+from operator import call, itemgetter
 from typing import Any
 
 import msgspec
@@ -97,6 +97,8 @@ class PlannedLog(msgspec.Struct):
 
 
 class ConvertTask(msgspec.Struct, frozen=True):
+    """Converts a slice of a log."""
+
     log: Log
     run: RunInfo
     log_slice: Any
@@ -109,8 +111,43 @@ class ConvertTask(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"reading {shown(self.log.path)}"
 
+    @collector_off()
+    def __call__(self) -> Converted:
+        converter = Converter(
+            self.log.harness, self.run, self.patterns, self.chosen, by_sample=self.by_sample
+        )
+        result = converter.result
+        result.number = self.number
+        result.path = self.path
+        try:
+            with storage_of(self.path).create(self.path, for_work=True) as file:
+                for group in in_groups(
+                    self._bundles(converter), lambda bundle: bundle.line_size, _BLOCK
+                ):
+                    file.write(write_bundles(group))
+        except _FAILURES as exc:
+            if str(getattr(exc, "filename", None)).startswith(self.path):
+                raise  # the work file could not be written
+            result.problem = _reason(exc, self.log)
+        return result
+
+    def _bundles(self, converter: Converter) -> Iterator[Bundle]:
+        harness = harness_named(self.log.harness)
+        samples: Iterable[Sample | str] = (
+            harness.samples(self.log, self.run, self.log_slice)
+            if hasattr(harness, "samples")
+            else with_every_metric(harness.read(self.log)[1])
+        )
+        for sample in samples:
+            if isinstance(sample, str):
+                converter.leave_out(sample)
+            elif bundle := converter.bundle(sample):
+                yield bundle
+
 
 class ShardTask(msgspec.Struct, frozen=True):
+    """Compresses the lines of a log, and removes its work files."""
+
     path: str
     # The work file of each slice, how its records begin, and its metrics.
     slices: Sequence[tuple[str, bytes, Names]]
@@ -119,6 +156,27 @@ class ShardTask(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"writing {shown(self.path)}"
+
+    @collector_off()
+    def __call__(self) -> None:
+        parameters = zstandard.ZstdCompressionParameters.from_level(
+            _LEVEL, threads=self.threads, job_size=_JOB_BYTES, write_checksum=True
+        )
+        stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+        with storage_of(self.path).create(self.path) as shard:
+            for path, head, metrics in self.slices:
+                lines_of = LineMaker(head, metrics, self.notes).lines
+                with storage_of(path).open_reader(path) as file:
+                    for bundles in in_groups(
+                        read_bundles(file),
+                        lambda bundle: bundle.line_size * len(bundle.scores),
+                        _BLOCK,
+                    ):
+                        shard.write(
+                            stream.compress(b"".join(chain.from_iterable(map(lines_of, bundles))))
+                        )
+                storage_of(path).remove(path)
+            shard.write(stream.flush())
 
 
 @collector_off()
@@ -156,62 +214,6 @@ def _reason(exc: Exception, log: Log) -> str:
     return exc.reason if exc.path == log.path else str(exc)
 
 
-@collector_off()
-def convert_slice(task: ConvertTask) -> Converted:
-    converter = Converter(
-        task.log.harness, task.run, task.patterns, task.chosen, by_sample=task.by_sample
-    )
-    result = converter.result
-    result.number = task.number
-    result.path = task.path
-    try:
-        with storage_of(task.path).create(task.path, for_work=True) as file:
-            for group in in_groups(
-                _bundles(task, converter), lambda bundle: bundle.line_size, _BLOCK
-            ):
-                file.write(write_bundles(group))
-    except _FAILURES as exc:
-        if isinstance(exc, OSError) and exc.filename and str(exc.filename).startswith(task.path):
-            raise  # the work file could not be written
-        result.problem = _reason(exc, task.log)
-    return result
-
-
-def _bundles(task: ConvertTask, converter: Converter) -> Iterator[Bundle]:
-    harness = harness_named(task.log.harness)
-    samples: Iterable[Sample | str] = (
-        harness.samples(task.log, task.run, task.log_slice)
-        if hasattr(harness, "samples")
-        else with_every_metric(harness.read(task.log)[1])
-    )
-    for sample in samples:
-        if isinstance(sample, str):
-            converter.leave_out(sample)
-        elif bundle := converter.bundle(sample):
-            yield bundle
-
-
-@collector_off()
-def write_shard(task: ShardTask) -> None:
-    """Compress the lines of a log, and remove its work files."""
-    parameters = zstandard.ZstdCompressionParameters.from_level(
-        _LEVEL, threads=task.threads, job_size=_JOB_BYTES, write_checksum=True
-    )
-    stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
-    with storage_of(task.path).create(task.path) as shard:
-        for path, head, metrics in task.slices:
-            lines_of = LineMaker(head, metrics, task.notes).lines
-            with storage_of(path).open_reader(path) as file:
-                for bundles in in_groups(
-                    read_bundles(file), lambda bundle: bundle.line_size * len(bundle.scores), _BLOCK
-                ):
-                    shard.write(
-                        stream.compress(b"".join(chain.from_iterable(map(lines_of, bundles))))
-                    )
-            storage_of(path).remove(path)
-        shard.write(stream.flush())
-
-
 class _Job(msgspec.Struct):
     """A log to import, and what was done of it."""
 
@@ -225,7 +227,6 @@ class _Job(msgspec.Struct):
 def _account_of(job: _Job, total: Converted) -> ImportedLog:
     log = job.log
     plan = job.plan
-    fields = total.fields_left_out
     samples = total.samples + sum(plan.left_out.values())
     return ImportedLog(
         log=utf8(log.path),
@@ -246,8 +247,8 @@ def _account_of(job: _Job, total: Converted) -> ImportedLog:
         metrics_left_out=dict(sorted(total.metrics_left_out.items())),
         metadata=sorted(total.metadata),
         fields_left_out={
-            name: {reason: fields[name, reason] for _, reason in pairs}
-            for name, pairs in groupby(sorted(fields), itemgetter(0))
+            name: {reason: total.fields_left_out[name, reason] for _, reason in pairs}
+            for name, pairs in groupby(sorted(total.fields_left_out), itemgetter(0))
         },
         comparisons=_compare(plan, total, samples),
         not_compared=dict(sorted(plan.not_compared.items())),
@@ -287,27 +288,26 @@ class _Importer:
 
     def __init__(
         self,
-        logs: Sequence[Log],
+        found: Found,
         planned: Sequence[PlannedLog],
-        result: Import,
         output: ImportOutput,
         **choices: Any,
     ) -> None:
         """`choices` are the patterns of metrics and the names of metadata of each `ConvertTask`."""
-        self._result = result
+        self._found = found
         self._output = output
         self._choices = choices
-        self._jobs = _distinct(logs, planned, result)
+        self._jobs, self._same_logs = _distinct(found, planned)
         self._shards: list[ShardTask] = []  # of logs whose slices are all converted
         # Of tables, by what the records of a run begin with, and by log: the sum of their rows, and
         # the first log that has some.
         self._row_sums: dict[tuple[bytes, int], tuple[int, int]] = {}
 
-    def run(self, engine: Engine, progress: Progress) -> None:
+    def run(self, engine: Engine, progress: Progress) -> Import:
         for number, job in self._jobs.items():
             if not job.plan.slices:
                 self._end(number)
-        for _, converted in engine.run(_do, self._tasks()):
+        for _, converted in engine.run(call, self._tasks()):
             if converted is None:
                 continue
             job = self._jobs[converted.number]
@@ -319,10 +319,18 @@ class _Importer:
         # All cores are busy, even with one large shard.
         threads = max(engine.jobs // max(len(self._shards), 1), 1)
         rest = [msgspec.structs.replace(shard, threads=threads) for shard in self._shards]
-        for _ in engine.run(_do, rest):
+        for _ in engine.run(call, rest):
             pass
         self._note_copies()
-        self._result.logs += [job.account for job in self._jobs.values() if job.account]
+        found = self._found
+        return Import(
+            fastrec=__version__,
+            logs=[job.account for job in self._jobs.values() if job.account],
+            bad_logs=sorted(found.bad, key=lambda bad: bad.path),
+            same_logs=self._same_logs,
+            other_files=sum(map(len, found.skipped.values())),
+            skipped_files={kind: [*map(utf8, paths)] for kind, paths in found.skipped.items()},
+        )
 
     def _note_copies(self) -> None:
         """Note runs of a table that have all rows of another run."""
@@ -356,7 +364,6 @@ class _Importer:
     def _end(self, number: int) -> None:
         """Account for a log whose slices are all converted; its shard can be written."""
         job = self._jobs[number]
-        log = job.log
         total = Converted()
         files = []
         for part in sorted(job.slices, key=lambda part: part.path):
@@ -364,11 +371,11 @@ class _Importer:
             total += part
         job.slices = []
         if total.problem:
-            self._result.bad_logs.append(BadLog(utf8(log.path), total.problem))
+            self._found.bad.append(BadLog(utf8(job.log.path), total.problem))
             return
         job.account = _account_of(job, total)
         run = job.plan.run
-        notes = notes_on(log.harness, list(total.metrics), run.lower_is_better)
+        notes = notes_on(job.log.harness, list(total.metrics), run.lower_is_better)
         for name, totals in total.metrics.items():
             if totals.graded:
                 notes[name]["graded"] = "true"
@@ -383,37 +390,27 @@ class _Importer:
         self._shards.append(ShardTask(join(self._output.shards, job.account.file), files, notes))
 
 
-def _do(task: ConvertTask | ShardTask) -> Converted | None:
-    if isinstance(task, ConvertTask):
-        return convert_slice(task)
-    write_shard(task)
-    return None
-
-
-def _distinct(
-    logs: Sequence[Log], planned: Sequence[PlannedLog], result: Import
-) -> dict[int, _Job]:
-    """The logs to import, by position: intact, and each content once."""
+def _distinct(found: Found, planned: Sequence[PlannedLog]) -> tuple[dict[int, _Job], Texts]:
+    """The logs to import, by position: intact, and each content once; then the others' copies."""
     first: dict[tuple[str, str], int] = {}
     jobs: dict[int, _Job] = {}
+    same_logs = {}
     # A column that only some tables lack is noted.
     absent = [set(log.plan.absent) for log in planned if log.plan]
     lacking = set.intersection(*absent) if absent else set[str]()
-    for number, (log, found) in enumerate(zip(logs, planned, strict=True)):
+    for number, (log, own) in enumerate(zip(found.logs, planned, strict=True)):
         path = utf8(log.path)
-        plan = found.plan
-        if found.skipped:
-            result.skipped_files.setdefault(found.skipped, []).append(path)
-            result.other_files += 1
-        elif plan is None:
-            result.bad_logs.append(BadLog(path, found.problem))
+        if own.skipped:
+            found.skip(own.skipped, log.path)
+        elif own.plan is None:
+            found.bad.append(BadLog(path, own.problem))
         elif lacking:
-            result.bad_logs.append(BadLog(path, plan.absent[min(lacking)]))
-        elif (same := first.setdefault((log.harness, found.stable_id), number)) != number:
-            result.same_logs[path] = utf8(logs[same].path)
+            found.bad.append(BadLog(path, own.plan.absent[min(lacking)]))
+        elif (same := first.setdefault((log.harness, own.stable_id), number)) != number:
+            same_logs[path] = utf8(found.logs[same].path)
         else:
-            jobs[number] = _Job(log, plan, found.stable_id)
-    return jobs
+            jobs[number] = _Job(log, own.plan, own.stable_id)
+    return jobs, same_logs
 
 
 def import_logs(
@@ -465,17 +462,13 @@ def import_logs(
     with ExitStack() as outputs:  # closed after the workers, which write there, have ended
         with make_engine(processes) as engine:
             found = _tables(files, meaning) if meaning else find_logs(engine, names, files, from_)
-            result = _account_for_files(found)
             opened = outputs.enter_context(open_output(directory))
             progress = progress or Progress()
             progress.start("import", sum(log.size for log in found.logs))
             planned = [plan for _, plan in sorted(engine.run(plan_log, found.logs))]
-            importer = _Importer(
-                found.logs, planned, result, opened, patterns=patterns, chosen=chosen
-            )
-            importer.run(engine, progress)
+            importer = _Importer(found, planned, opened, patterns=patterns, chosen=chosen)
+            result = importer.run(engine, progress)
             progress.finish()
-        result.bad_logs.sort(key=lambda bad: bad.path)
         if not result.logs and not result.bad_logs and not result.same_logs:
             kinds = "; ".join(
                 f"{kind}: {listed(files, _FEW)}" for kind, files in result.skipped_files.items()
@@ -485,16 +478,6 @@ def import_logs(
         if result.logs:  # otherwise an earlier import stays as it is
             opened.publish(result)
     return result
-
-
-def _account_for_files(found: Found) -> Import:
-    skipped = {kind: [*map(utf8, paths)] for kind, paths in found.skipped.items()}
-    return Import(
-        fastrec=__version__,
-        bad_logs=found.bad,
-        skipped_files=skipped,
-        other_files=sum(map(len, skipped.values())),
-    )
 
 
 def _columns(path: AnyPath | None, table: Texts) -> TableColumns | None:

@@ -206,10 +206,9 @@ def labels_of(perturbations: Iterable[str]) -> Texts:
 
 def plan(log: Log) -> LogPlan:
     scan = Scan(FileIndex(), FileIndex())
-    paths = log.paths
-    _scan_requests(paths["scenario_state"], scan)
+    _scan_requests(log.paths["scenario_state"], scan)
     labels = labels_of(scan.perturbations)
-    uses = _scan_entries(paths["per_instance_stats"], scan, labels)
+    uses = _scan_entries(log.paths["per_instance_stats"], scan, labels)
     run = _run_of(log, scan)
     count = len(scan.samples)
     per_request = (
@@ -359,9 +358,8 @@ def _run_of(log: Log, scan: Scan) -> RunInfo:
     spec = _read(log, "run_spec", RunSpec) or RunSpec("")
     scenario = _read(log, "scenario", RunSpec) or RunSpec("")
     adapter = scan.adapter or spec.adapter_spec or AdapterSpec()
-    name = spec.name
-    task = re.sub(_MODEL, "", name).rstrip(":,") or scenario.name
-    in_name = re.search(_MODEL, name)
+    task = re.sub(_MODEL, "", spec.name).rstrip(":,") or scenario.name
+    in_name = re.search(_MODEL, spec.name)
     model = adapter.model or adapter.model_deployment or (in_name[1] if in_name else "")
     for what, value in (("task", task), ("model", model)):
         if not value:

@@ -210,10 +210,8 @@ def _input_of(
 ) -> Input:
     """Return the question, its right references, and the prompts of these requests."""
     question = _question(instance.input)
-    prompt = _prompt(requests[0].request)
-    if len(requests) > 1:
-        prompts = list(dict.fromkeys(filter(None, (_prompt(state.request) for state in requests))))
-        prompt = spell(prompts) if len(prompts) > 1 else "".join(prompts)
+    prompts = list(dict.fromkeys(filter(None, (_prompt(state.request) for state in requests))))
+    prompt = spell(prompts) if len(prompts) > 1 else "".join(prompts)
     is_choice = len(texts) > 1 and (len(right) < len(texts) or bool(requests[0].output_mapping))
     return Input(
         raw=question or prompt,
@@ -224,18 +222,14 @@ def _input_of(
 
 
 def _references_of(instance: Instance) -> tuple[list[str], list[int]]:
-    texts = []
-    right = []
-    for position, reference in enumerate(instance.references or ()):
-        output = reference.output
-        texts.append(
-            output
-            if isinstance(output, str)
-            else output.text or _media_text(output.multimedia_content)
-        )
-        if reference.tags and "correct" in reference.tags:
-            right.append(position)
-    return texts, right
+    """The texts of the references, and the positions of the right ones."""
+    references = instance.references or []
+    texts = [_question(reference.output) for reference in references]
+    return texts, [
+        position
+        for position, reference in enumerate(references)
+        if "correct" in (reference.tags or ())
+    ]
 
 
 def _question(asked: HelmInput | str) -> str:
@@ -488,16 +482,16 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
     """Read the samples of a slice: requests and scores of the same key become one sample."""
     state = log.paths["scenario_state"]
     scores = log.paths["per_instance_stats"]
-    entries: dict[Key, list[Entry[Stat]]] = {}
+    entries: defaultdict[Key, list[Entry[Stat]]] = defaultdict(list)
     for entry in _read(scores, log_slice.entries, _decode_entries):
         key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, scores)
-        entries.setdefault(key, []).append(entry)
-    requests: dict[Key, list[RequestState]] = {}
+        entries[key].append(entry)
+    requests: defaultdict[Key, list[RequestState]] = defaultdict(list)
     for request in _read(state, log_slice.requests, _decode_requests):
         key = key_of(
             request.instance.id, request.instance.perturbation, request.train_trial_index, state
         )
-        requests.setdefault(key, []).append(request)
+        requests[key].append(request)
     method = run.metadata.get(METHOD, "")
     unscored = _metrics_by_kind(entries, log_slice) if requests.keys() - entries.keys() else {}
     for key, its_requests in requests.items():

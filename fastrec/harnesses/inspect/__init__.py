@@ -245,8 +245,7 @@ def figures_of(header: Header, seen: Seen) -> Figures:
 
 def _why_not(figure: Metric, entry: Entry, header: Header, epochs: int) -> str:
     """Say why a figure cannot be compared with the mean of all scores; empty if it can."""
-    value = figure.value
-    if not isinstance(value, int | float) or not math.isfinite(value):
+    if not isinstance(figure.value, int | float) or not math.isfinite(figure.value):
         return "the log has no number for it"
     name = figure.name.removeprefix("inspect_ai/")
     if name not in ("accuracy", "mean") or figure.group:
@@ -308,10 +307,11 @@ def _plan_archive(path: str) -> LogPlan:
     groups = in_groups(members, lambda sample: sample.size, _SLICE_BYTES)
     planned = _plan(path, header, [LogSlice(members=tuple(group)) for group in groups])
     left_out = {"a chunked sample without its sample.json": cut_short} if cut_short else {}
-    expected = planned.expected_samples
     return msgspec.structs.replace(
         planned,
-        expected_samples=summarized if expected is None else expected,
+        expected_samples=summarized
+        if planned.expected_samples is None
+        else planned.expected_samples,
         left_out=left_out,
         notes=[*notes, *planned.notes],
     )

@@ -300,18 +300,19 @@ Logged = tuple[LoggedSample, Parts]
 
 
 def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has it
-    path = log.path
-    for sample, parts in logged_samples(path, log_slice):
+    for sample, parts in logged_samples(log.path, log_slice):
         try:
             yield sample_of(sample, parts, log_slice.scoring)
         except (ValueError, RecursionError) as exc:
-            raise LogError(path, f"sample {sample.id} cannot be read: {exc}") from exc
+            raise LogError(log.path, f"sample {sample.id} cannot be read: {exc}") from exc
 
 
 def logged_samples(path: str, log_slice: LogSlice) -> Iterator[Logged]:
-    members = log_slice.members
-    items = log_slice.items
-    return samples_in_archive(path, members) if members else samples_in_document(path, items)
+    return (
+        samples_in_archive(path, log_slice.members)
+        if log_slice.members
+        else samples_in_document(path, log_slice.items)
+    )
 
 
 def samples_in_archive(path: str, samples: Iterable[SampleMembers]) -> Iterator[Logged]:

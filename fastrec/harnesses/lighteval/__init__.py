@@ -91,8 +91,9 @@ class Results(msgspec.Struct):
 
     @property
     def model(self) -> str:
-        general = self.config_general
-        name = general.model_name or as_object(general.model_config).get("model_name")
+        name = self.config_general.model_name or as_object(self.config_general.model_config).get(
+            "model_name"
+        )
         return name if isinstance(name, str) else ""
 
     @property

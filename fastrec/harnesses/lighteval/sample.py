@@ -94,11 +94,10 @@ def samples_in(
     rows: Table, before: int, about: Metrics, *, is_flat: bool
 ) -> Iterator[tuple[str, Sample]]:
     """Turn rows into samples, each with its task; `about` is what the results say of metrics."""
-    read = _flat_rows if is_flat else _nested_rows
-    return ((task, _sample_of(row, about)) for task, row in read(rows, before))
+    return (_flat_rows if is_flat else _nested_rows)(rows, before, about)
 
 
-def _nested_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
+def _nested_rows(rows: Table, before: int, about: Metrics) -> Iterator[tuple[str, Sample]]:
     """Read rows of the layout since 0.11, each with its task."""
     responses = zip(*(rows.values("model_response", name) for name in _RESPONSE), strict=True)
     tokens = zip(*(rows.lengths("model_response", name) for name in _TOKENS), strict=True)
@@ -116,13 +115,15 @@ def _nested_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
         logprobs = _numbers(logprobs)
         yield (
             _text(task),
-            _Row(
+            _sample_of(
+                about,
                 sample_id=_text(number) or str(row),
                 question=_text(original) or _text(query),
                 prompt=_text(prompt),
                 is_generative=bool(texts) or (not logprobs and "LOGPROBS" not in as_list(methods)),
                 choices=as_list(choices),
                 gold_index=gold_index,
+                references=[],
                 texts=texts,
                 processed=_texts(processed),
                 reasonings=_texts(reasonings),
@@ -130,13 +131,13 @@ def _nested_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
                 logprobs=logprobs,
                 unconditioned=_numbers(unconditioned),
                 tokens=counts,
-                scores=value_of(metrics),
+                given=value_of(metrics),
                 fields=fields,
             ),
         )
 
 
-def _flat_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
+def _flat_rows(rows: Table, before: int, about: Metrics) -> Iterator[tuple[str, Sample]]:
     """Read rows of the layout up to 0.10.
 
     They have no task and no id: that is the number of the row, from 0.
@@ -163,7 +164,8 @@ def _flat_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
         middle = len(choices) if len(logprobs) == 2 * len(choices) else len(logprobs)
         yield (
             "",
-            _Row(
+            _sample_of(
+                about,
                 sample_id=str(row),
                 question=_text(example),
                 prompt=_text(prompt),
@@ -172,11 +174,13 @@ def _flat_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
                 gold_index=gold_index,
                 references=_texts(gold),
                 texts=_texts(predictions) if is_generative else [],
+                processed=[],
+                reasonings=[],
                 specific=specifics,
                 logprobs=logprobs[:middle],
                 unconditioned=logprobs[middle:],
                 tokens=counts,
-                scores=metrics,
+                given=metrics,
                 fields=_further(specifics),
             ),
         )
@@ -316,71 +320,72 @@ def rules_of(metric: str, rule: Rule | None) -> tuple[Rule, ...]:
     return next((rules for end, rules in _RULES_BY_NAME if metric.endswith(end)), ("none",))
 
 
-class _Row(msgspec.Struct, kw_only=True):
-    """What both layouts say about a sample."""
+def _sample_of(
+    about: Metrics,
+    *,
+    sample_id: str,
+    question: str,
+    prompt: str,
+    is_generative: bool,
+    choices: list[Any],
+    gold_index: Any,
+    references: list[str],
+    texts: list[str],
+    processed: list[str],
+    reasonings: list[str],
+    specific: Any,
+    logprobs: list[float],
+    unconditioned: list[float],
+    tokens: tuple[list[int], ...],
+    given: Any,
+    fields: JsonObject,
+) -> Sample:
+    """Make a sample of what both layouts say.
 
-    sample_id: str
-    question: str
-    prompt: str
-    is_generative: bool
-    choices: list[Any]
-    gold_index: Any
-    references: list[str] = []
-    texts: list[str]
-    processed: list[str] = []  # the texts without reasoning, if lighteval removed it
-    reasonings: list[str] = []
-    specific: Any
-    logprobs: list[float]
-    unconditioned: list[float]
-    tokens: tuple[list[int], ...]  # of each prompt, and of each answer or choice
-    scores: Any
-    fields: JsonObject
-
-
-def _sample_of(row: _Row, about: Metrics) -> Sample:
+    `processed` are the texts without reasoning, if lighteval removed it; `tokens` those of each
+    prompt, and of each answer or choice; `given` are the scores.
+    """
     correct = [
         index
-        for index in as_list(row.gold_index)
-        if index.__class__ is int and 0 <= index < len(row.choices)
+        for index in as_list(gold_index)
+        if index.__class__ is int and 0 <= index < len(choices)
     ]
-    options = _texts(row.choices)
+    options = _texts(choices)
     picking = None
     metadata: Texts = {}
-    if not row.is_generative:
-        picking = Choices(options, row.logprobs, correct, row.unconditioned, row.tokens[1])
-        is_one = len(row.logprobs) == 1
+    if not is_generative:
+        picking = Choices(options, logprobs, correct, unconditioned, tokens[1])
+        is_one = len(logprobs) == 1
         metadata = spelled(
             {
                 "reference_index": ",".join(map(str, correct)),
-                "log_likelihood": spell(row.logprobs[0]) if is_one else "",
-                "log_likelihoods": [] if is_one else row.logprobs,
+                "log_likelihood": spell(logprobs[0]) if is_one else "",
+                "log_likelihoods": [] if is_one else logprobs,
             }
         )
     scores: list[Score] = []
-    for name, value in as_object(row.scores).items():
+    for name, value in as_object(given).items():
         scores += _scores_of(name, value, picking, about)
-    read, written = map(sum, row.tokens)
-    answers = row.processed if row.processed != row.texts else []
-    found = _texts(as_object(row.specific).get(_EXTRACTED))
+    read, written = map(sum, tokens)
+    found = _texts(as_object(specific).get(_EXTRACTED))
     return Sample(
-        sample_id=row.sample_id,
+        sample_id=sample_id,
         input=Input(
-            raw=row.question,
-            formatted=row.prompt if row.prompt and row.prompt != row.question else UNSET,
-            reference=row.references
-            or [text for index in correct for text in _texts(row.choices[index])],
+            raw=question,
+            formatted=prompt if prompt and prompt != question else UNSET,
+            reference=references or [text for index in correct for text in _texts(choices[index])],
             choices=options if picking and options else UNSET,
         ),
         output=Output(
-            raw=row.texts,  # of multiple choice, each score has the choice that its metric picks
-            reasoning_trace=row.reasonings if any(row.reasonings) else UNSET,
+            raw=texts,  # of multiple choice, each score has the choice that its metric picks
+            reasoning_trace=reasonings if any(reasonings) else UNSET,
         ),
         scores=scores,
         answers=[
-            *(extracted(text, "text_post_processed") for text in answers),
+            *(extracted(text, "text_post_processed") for text in processed if processed != texts),
             *(extracted(text, _EXTRACTED) for text in found),
         ],
         token_usage=tokens_of(read, written) if read or written else None,
         metadata=metadata,
-        fields=row.fields,
+        fields=fields,
     )
