@@ -297,8 +297,7 @@ _OPERATIONS: Mapping[str, Callable[[float, float], float]] = {
     "÷": truediv,
     "//": floordiv,
 }
-# The operation that a model takes by mistake.
-_CONFUSED = {"+": "×", "−": "+", "×": "+", "÷": "×"}
+_CONFUSED = str.maketrans("+−×÷", "×++×")  # the operation that a model takes by mistake
 _LATEX = str.maketrans({"×": r"\times", "÷": r"\div", "−": "-"})
 
 
@@ -323,7 +322,7 @@ def problem(rng: Rng, number: int, language: str = "en") -> Task:
     script = {**problems, **texts, **problems["kinds"][name], **texts[name]}
     script |= {"kind": name, "language": language}
     _draw(rng, script.pop("draw"), script)
-    _write(script, _solve(script))
+    _write(script, _solve(script["formulas"], script))
     return _task(rng, script, _miscalculate)
 
 
@@ -348,38 +347,38 @@ def _step(formula: str, numbers: Facts) -> _Step:
     return _Step(left, operation, right, int(value) if value == int(value) else round(value, 3))
 
 
-def _solve(facts: Facts, wrong: int = -1, mistake: str = "") -> list[_Step]:
-    """Go through the steps, with a mistake in step number `wrong`."""
+def _solve(formulas: Sequence[str], facts: Facts, slip: int = -1) -> list[_Step]:
+    """Compute the steps, with a slip in one of them."""
     numbers = dict(facts)
     steps = []
-    for number, formula in enumerate(facts["formulas"]):
-        made = mistake if number == wrong else ""
-        if made == "operation":
-            left, operation, right = formula.split()
-            formula = f"{left} {_CONFUSED[operation]} {right}"
+    for number, formula in enumerate(formulas):
         step = _step(formula, numbers)
-        if made == "slip":
-            # A slip that people make, too: one row off in the times table, or a lost carry.
-            slip = step.right if step.operation == "×" else 10 if step.value > 40 else 1
-            step = step._replace(value=step.value + (slip if step.left % 2 else -slip))
-        if made != "skip":
-            steps.append(step)
-        numbers[f"s{number + 1}"] = step.left if made == "skip" else step.value
+        if number == slip:
+            # As people make it, too: one row off in the times table, or a lost carry.
+            error = step.right if step.operation == "×" else 10 if step.value > 40 else 1
+            step = step._replace(value=step.value + (error if step.left % 2 else -error))
+        steps.append(step)
+        numbers[f"s{number + 1}"] = step.value
     return steps
 
 
 def _miscalculate(rng: Rng, facts: Facts) -> None:
-    unit = facts.get("unit")  # the step that converts a unit, from 1
-    last = len(facts["formulas"]) - 1
-    if unit and rng.chance(0.5):
-        steps = _solve(facts, unit - 1, "skip")
+    right = formulas = facts["formulas"]
+    slip = -1
+    if "unconverted" in facts and rng.chance(0.5):
+        formulas = facts["unconverted"]
     elif rng.chance(0.2):
-        steps = _solve(facts)[:-1]
+        formulas = right[:-1]
     else:
-        mistake = "operation" if rng.chance(0.3) else "slip"
-        steps = _solve(facts, rng.below(last + 1), mistake)
-        if str(steps[-1].value) == facts["value"]:  # such as 2 + 2 instead of 2 × 2
-            steps = _solve(facts, last, "slip")
+        is_confused = rng.chance(0.3)
+        slip = rng.below(len(right))
+        if is_confused:
+            confused = right[slip].translate(_CONFUSED)
+            formulas = [*right[:slip], confused, *right[slip + 1 :]]
+            slip = -1
+    steps = _solve(formulas, facts, slip)
+    if str(steps[-1].value) == facts["value"]:  # such as 2 + 2 instead of 2 × 2
+        steps = _solve(right, facts, len(right) - 1)
     _write(facts, steps)
 
 
