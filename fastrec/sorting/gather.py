@@ -296,8 +296,7 @@ class _Cursor:
 
         Rows are needed if pieces are removed, too.
         """
-        self._path = run_slice.path
-        self._is_part = run_slice.is_part
+        self._slice = run_slice
         self._removed = frozenset(run_slice.removed)
         self._share = share_origins
         self._low = low
@@ -391,8 +390,8 @@ class _Cursor:
         taken = self._pop(self._count(limit))
         if self._data:
             taken.texts = self._data.take(taken.sizes, known)
-            if self._is_part and list(map(fingerprint, taken.texts)) != taken.fingerprints:
-                raise DamagedFileError(self._path, "a record does not match its fingerprint")
+            if self._slice.is_part and list(map(fingerprint, taken.texts)) != taken.fingerprints:
+                raise DamagedFileError(self._slice.path, "a record does not match its fingerprint")
         if self._removed:
             taken.leave_out(self._removed)
         return taken

@@ -267,17 +267,12 @@ class KeyColumns(msgspec.Struct):
     @classmethod
     def of(cls, fields: Iterable[Sequence[bytes]]) -> Self:
         columns = list(map(list, zip(*fields, strict=True)))
-        return cls.grouped(*columns) if columns else cls()
+        return cls.grouped(columns) if columns else cls()
 
     @classmethod
-    def grouped(
-        cls,
-        scopes: list[bytes],
-        hashes: list[bytes],
-        models: list[bytes],
-        evaluation_ids: list[bytes],
-        sample_ids: list[bytes],
-    ) -> Self:
+    def grouped(cls, columns: list[list[bytes]]) -> Self:
+        """Find the groups of keys, given all columns but `ends`."""
+        scopes, hashes, models, evaluation_ids, sample_ids = columns
         groups = list(zip(hashes, sample_ids, scopes, strict=True))
         ends = compress(range(1, len(groups)), map(ne, groups, islice(groups, 1, None)))
         return cls(scopes, hashes, models, evaluation_ids, sample_ids, [*ends, len(groups)])
@@ -322,6 +317,6 @@ def column_splitter(order: Sequence[str] = FIELDS) -> Callable[[Sequence[bytes]]
         if len(keys) > _MANY and hashes[0] == hashes[-1]:
             known: dict[bytes, bytes] = {}
             columns = [[known.setdefault(value, value) for value in column] for column in columns]
-        return KeyColumns.grouped(*columns)
+        return KeyColumns.grouped(columns)
 
     return split_all
