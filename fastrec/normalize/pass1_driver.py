@@ -73,6 +73,8 @@ class SortTasks:
         self._task_numbers = count()
         self._piece_numbers = count()
         self.text = TextEstimate(list(self._wanted.values()))
+        # Text of finished chunks by shard: found, and estimated.
+        self._chunks: dict[int, tuple[int, int]] = {}
         self.decompressed: dict[int, ReadStats] = {}  # shards that the driver decompressed
         self.bad: dict[int, ShardError] = {}  # those of them that could not be read completely
         self.reused: list[SortResult] = []  # chunks that an interrupted run has sorted
@@ -141,8 +143,12 @@ class SortTasks:
                 # A chunk of a shard: its share follows from what the driver has read so far.
                 shard = self._shards[piece.shard]
                 read = self.decompressed[piece.shard]
-                share = text * read.raw_bytes / max(read.text_bytes * shard.size, 1)
-                estimated = int(shard.estimated_text * share)
+                before, known = self._chunks.get(piece.shard, (0, 0))
+                share = (
+                    (before + text) / max(read.text_bytes, 1) * read.raw_bytes / max(shard.size, 1)
+                )
+                estimated = int(shard.estimated_text * share) - known
+                self._chunks[piece.shard] = before + text, known + estimated
             self.text.add(estimated, text)
 
     def _choose(self, workers: int) -> frozenset[int]:
@@ -441,13 +447,14 @@ class _Pass1:
             self._release_streams()
         for run in result.runs:
             self._sample.add(run.fences, run.data_bytes)
-        self._runs += len(result.runs)
-        runs = result.runs
-        if not self._keeps_fences:
-            runs = tuple(replace(run, fences=[]) for run in runs)
         own = (result.rejects, result.statistics)
         files = tuple(file for file in result.files if file.path in own)
-        self._finished.append(replace(result, files=files, runs=runs))
+        self._finished.append(replace(result, files=files))
+        had_fences = self._keeps_fences
+        self._runs += len(result.runs)
+        if not self._keeps_fences:
+            first = 0 if had_fences else -1
+            self._finished[first:] = map(_without_fences, self._finished[first:])
         self._tasks.learn_from(result)
         progress = self._context.progress
         progress.expect(self._tasks.text.total)
@@ -465,3 +472,7 @@ class _Pass1:
         for shard in sorted(marked):
             path = utf8(self._shards[shard].path)
             self._context.notice(f"{path} begins with a byte order mark, which was skipped")
+
+
+def _without_fences(result: SortResult) -> SortResult:
+    return replace(result, runs=tuple(replace(run, fences=[]) for run in result.runs))
