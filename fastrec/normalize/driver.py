@@ -28,7 +28,7 @@ from fastrec.corpus.manifest import (
 )
 from fastrec.corpus.rejects import RejectRange, write_rejects
 from fastrec.corpus.scan import PartFile
-from fastrec.corpus.secrets import SecretsTask, list_secrets, search_part
+from fastrec.corpus.secrets import ChosenTask, list_secrets, search_part
 from fastrec.corpus.trust import taken_on_trust
 from fastrec.corpus.writer import SUFFIXES
 from fastrec.engine.base import Phase
@@ -297,7 +297,7 @@ def _why_refused(context: RunContext, parts: Sequence[PartFile], counts: LineCou
         if records:
             return f"it has no records, and would replace a corpus with {records:,}"
     if context.options.check_secrets:
-        found = dict(context.engine.run(search_part, map(SecretsTask, parts)))
+        found = dict(context.engine.run(search_part, map(ChosenTask, parts)))
         if fields := list_secrets(found[number] for number in range(len(parts))):
             return f"metadata have what looks like credentials: {'; '.join(fields)}"
     return None
