@@ -1,11 +1,9 @@
 """A published corpus that is open for reading: each document is read once, when needed."""
 
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Generator, Iterable
 from contextlib import closing
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 
 from fastrec.corpus.columns import PartColumns
@@ -36,8 +34,7 @@ class CorpusReader(os.PathLike[str]):
         """
         self.path = os.fspath(corpus)
         self.manifest: Manifest = read_manifest(self.path)
-        self._columns: OrderedDict[int, PartColumns] = OrderedDict()
-        self._lock = threading.Lock()
+        self._open_columns = lru_cache(_KEPT_COLUMNS)(lambda part: open_columns(self.parts[part]))
 
     def __fspath__(self) -> str:
         return self.path
@@ -71,13 +68,7 @@ class CorpusReader(os.PathLike[str]):
 
     def part_columns(self, part: int) -> PartColumns:
         """The columns of a part."""
-        with self._lock:
-            if part not in self._columns:
-                self._columns[part] = open_columns(self.parts[part])
-            self._columns.move_to_end(part)
-            if len(self._columns) > _KEPT_COLUMNS:
-                self._columns.popitem(last=False)
-            return self._columns[part]
+        return self._open_columns(part)
 
 
 def _size_of(path: str) -> int | None:

@@ -34,6 +34,8 @@ _FAST_WORKERS = {
     "distributed.nanny.pre-spawn-environ.MALLOC_ARENA_MAX": 1,
 }
 
+_NO_ANSWER = "no scheduler with workers answers there"
+
 _one_at_a_time = threading.Lock()
 
 
@@ -56,10 +58,9 @@ class ClusterEngine(Engine):
             if time.monotonic() - looked > current_limits().cluster_count_seconds:
                 self._look()  # the cluster may have grown
                 looked = time.monotonic()
-            for numbered in islice(waiting, max(self.jobs * _AHEAD - len(running), 0)):
-                running[
-                    self._client.submit(_run_alone, identity(), task, numbered[1], pure=False)
-                ] = numbered
+            for number, argument in islice(waiting, max(self.jobs * _AHEAD - len(running), 0)):
+                future = self._client.submit(_run_alone, identity(), task, argument, pure=False)
+                running[future] = number, argument
             if not running:
                 return
             for future in self._finished(running):
@@ -80,20 +81,14 @@ class ClusterEngine(Engine):
                 ask_all, question, *arguments, callback_timeout=patience
             )
         except TimeoutError as exc:
-            reason = (
-                f"some workers did not answer for {patience:.0f} seconds: remove or restart them"
-            )
-            raise self._error(reason) from exc
-        answers = {
-            worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)
-        }  # it died
+            reason = f"some workers did not answer for {patience:.0f} seconds"
+            raise self._error(f"{reason}: remove or restart them") from exc
         for worker, answer in sorted(answers.items()):
-            if isinstance(answer, Exception):
-                reason = (
-                    f"worker {worker} cannot be asked ({type(answer).__name__}: {answer}): "
-                    "fix or remove it"
-                )
-                raise self._error(reason) from answer
+            if isinstance(answer, OSError):  # it died
+                del answers[worker]
+            elif isinstance(answer, Exception):
+                reason = f"worker {worker} cannot be asked ({type(answer).__name__}: {answer})"
+                raise self._error(f"{reason}: fix or remove it") from answer
         return answers
 
     def _finished(self, running: Iterable[Any]) -> list[Any]:
@@ -104,11 +99,8 @@ class ClusterEngine(Engine):
         while futures:
             try:
                 with self._client.as_current():
-                    return list(
-                        _distributed()
-                        .wait(futures, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED")
-                        .done
-                    )
+                    wait = _distributed().wait
+                    return list(wait(futures, _LOOK_SECONDS, "FIRST_COMPLETED").done)
             except TimeoutError:
                 pass
             except _distributed().CancelledError as exc:
@@ -174,12 +166,10 @@ class ClusterEngine(Engine):
         try:
             self._client = _bounded_client(self._cluster or self._scheduler, seconds)
         except (OSError, ValueError) as exc:
-            raise self._error(
-                f"no scheduler with workers answers there ({exc or type(exc).__name__})"
-            ) from exc
+            raise self._error(f"{_NO_ANSWER} ({exc or type(exc).__name__})") from exc
         while trouble := self._look():
             if time.monotonic() > deadline:
-                raise self._error(f"no scheduler with workers answers there ({trouble})")
+                raise self._error(f"{_NO_ANSWER} ({trouble})")
             time.sleep(seconds / 100)
 
     def _start_cluster(self) -> Any:

@@ -383,19 +383,12 @@ def write_result(result: Result, path: str) -> None:
     import pyarrow as pa  # noqa: PLC0415 - an optional package
     import pyarrow.parquet as pq  # noqa: PLC0415 - an optional package
 
+    from fastrec.commands.export.parquet import write_groups  # noqa: PLC0415 - needs pyarrow
+
     try:
         with pq.ParquetWriter(path, result.schema, compression="zstd") as writer:
-            group: list[pa.RecordBatch] = []
-            for batch in result.batches:
-                group.append(batch)
-                if (
-                    len(group) * _RESULT_ROWS >= _GROUP_ROWS
-                    or sum(held.nbytes for held in group) >= _GROUP_BYTES
-                ):
-                    writer.write_table(pa.Table.from_batches(group))
-                    group = []
-            if group:
-                writer.write_table(pa.Table.from_batches(group))
+            batches = ((batch, batch.nbytes) for batch in result.batches)
+            write_groups(writer, batches, _GROUP_ROWS, _GROUP_BYTES)
     except pa.ArrowNotImplementedError as exc:
         raise UsageError(
             f"Parquet has no type for a column of this result: {exc}; cast it, such as to varchar"
