@@ -29,9 +29,8 @@ class Kind(NamedTuple):
 
     name: str  # as in messages: a corpus
     marker: str  # the name of the file that marks a directory as an output of this kind
-    files: Callable[
-        [bytes], set[str]
-    ]  # returns the files that a marker lists; none if it is of something else
+    # Returns the files that a marker lists; none if it is of something else.
+    files: Callable[[bytes], set[str]]
 
 
 CORPUS = Kind("a corpus", MANIFEST, listed_files)
@@ -43,9 +42,8 @@ class Output(Protocol):
     work: str
     work_root: str  # the directory with all work of this output, of earlier runs too
     refused: str  # where the output is put if it is refused: `OUT.refused`
-    kept: frozenset[str] = (
-        frozenset()
-    )  # files that stay after success, because the next run builds on them
+    # Files that stay after success, because the next run builds on them.
+    kept: frozenset[str] = frozenset()
 
     def staged(self, name: str) -> str:
         """Return the path that a file of the output has before it is published."""

@@ -140,10 +140,10 @@ def is_sorted_by_question(manifest: Manifest) -> bool:
 def skim_lines(part: PartFile) -> Generator[Buffered]:
     """Yield whole lines: a buffer, and how many of its bytes are valid until the next step."""
     shard = shard_at(part.path)
-    file_bytes = part.entry.bytes
     text_bytes = part.entry.text_bytes
+    is_listed = shard.size == part.entry.bytes
     total = 0
-    if shard.size == file_bytes:
+    if is_listed:
         try:
             for buffer, size in _shard_lines(shard, text_bytes, current_limits().skim_bytes):
                 total += size
@@ -157,7 +157,7 @@ def skim_lines(part: PartFile) -> Generator[Buffered]:
     size = sum(map(len, shard.read_text()))
     if size != text_bytes:
         reason = f"has {size:,} bytes of text, but the manifest says {text_bytes:,}"
-    elif shard.size == file_bytes and total >= 0:
+    elif is_listed and total >= 0:
         reason = "does not end with a newline"
     else:
         reason = "is not the file that the manifest describes"

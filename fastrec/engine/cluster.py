@@ -12,13 +12,13 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
 from typing import Any, Self
 
 from fastrec.build import differences, identity
-from fastrec.engine.base import Argument, Engine, Result, Timed
+from fastrec.engine.base import Argument, Engine, Result, Task, TimedResults, TimedTask
 from fastrec.errors import ClusterError, WorkerDiedError, need
 from fastrec.limits import current_limits
 
@@ -49,8 +49,8 @@ class ClusterEngine(Engine):
         self._client: Any = None
 
     def _run_timed(
-        self, task: Callable[[Argument], Timed[Result]], arguments: Iterable[Argument]
-    ) -> Iterator[tuple[int, Timed[Result]]]:
+        self, task: TimedTask[Argument, Result], arguments: Iterable[Argument]
+    ) -> TimedResults[Result]:
         waiting = enumerate(arguments)
         running: dict[Any, tuple[int, Argument]] = {}
         looked = time.monotonic()
@@ -224,7 +224,7 @@ def _bounded_client(address: Any, seconds: float) -> Any:
 
 
 def _run_alone(
-    expected: dict[str, str], task: Callable[[Argument], Result], argument: Argument
+    expected: dict[str, str], task: Task[Argument, Result], argument: Argument
 ) -> Result:
     """Run a task.
 

@@ -39,7 +39,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
-from fastrec.engine.base import Argument, Engine, Result, Timed
+from fastrec.engine.base import Argument, Engine, Result, Timed, TimedResults, TimedTask
 from fastrec.errors import WorkerDiedError
 from fastrec.limits import current_limits
 
@@ -73,8 +73,8 @@ class PoolEngine(Engine):
         self._progress: tuple[float, dict[int, int | None]] = (0.0, {})
 
     def _run_timed(
-        self, task: Callable[[Argument], Timed[Result]], arguments: Iterable[Argument]
-    ) -> Iterator[tuple[int, Timed[Result]]]:
+        self, task: TimedTask[Argument, Result], arguments: Iterable[Argument]
+    ) -> TimedResults[Result]:
         waiting = enumerate(arguments)
         running: dict[Future[Timed[Result]], tuple[int, Argument]] = {}
         suspects: list[tuple[int, Argument]] = []
@@ -115,8 +115,8 @@ class PoolEngine(Engine):
         return set()
 
     def _run_alone(
-        self, task: Callable[[Argument], Timed[Result]], suspects: list[tuple[int, Argument]]
-    ) -> Iterator[tuple[int, Timed[Result]]]:
+        self, task: TimedTask[Argument, Result], suspects: list[tuple[int, Argument]]
+    ) -> TimedResults[Result]:
         """Run tasks one at a time in a pool of one worker; then start the full pool again."""
         self._end(kill=True)
         self._start(1)
