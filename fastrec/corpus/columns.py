@@ -482,10 +482,10 @@ class PartColumns:
 
     def content(self, name: str) -> bytes:
         """The content of a frame: the bytes of an array, or JSON."""
-        frame, offset = self.frames[name]
         try:
+            frame, offset = self.frames[name]
             return _decompress(self._read(offset, frame.bytes))
-        except zstandard.ZstdError as exc:
+        except (KeyError, zstandard.ZstdError) as exc:
             raise self._damaged(f"its column {name} cannot be read: {exc}") from exc
 
     def array(self, name: str) -> array[Any]:

@@ -17,6 +17,7 @@ checks everything, to find out what is wrong.
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from operator import length_hint
 from typing import IO, TypeVar, cast
 
 import msgspec
@@ -85,12 +86,12 @@ def parts_of(corpus: str, manifest: Manifest) -> list[PartFile]:
 
 
 def run_in_order(
-    task: Callable[[Argument], Result], arguments: Sequence[Argument], *, text_bytes: int, jobs: int
+    task: Callable[[Argument], Result], arguments: Iterable[Argument], *, text_bytes: int, jobs: int
 ) -> Generator[Result]:
     """Run a task on each argument, in several processes if that pays; yield results in order."""
     early: dict[int, Result] = {}
     turn = 0
-    with make_engine(jobs_for(text_bytes, len(arguments), jobs)) as engine:
+    with make_engine(jobs_for(text_bytes, length_hint(arguments, jobs), jobs)) as engine:
         for number, result in engine.run(task, arguments):
             early[number] = result
             while turn in early:
