@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate, chain, compress, islice, repeat
+from itertools import accumulate, chain, compress, islice, pairwise, repeat, starmap
 from math import isnan
 from operator import eq, sub
 from typing import Any
@@ -82,8 +82,8 @@ class PartRecords:
     @property
     def has_repeats(self) -> bool:
         """Whether neighbours have equal keys."""
-        codes = [codes for _, codes in self._key_fields]
-        return any(map(eq, zip(*codes, strict=True), islice(zip(*codes, strict=True), 1, None)))
+        keys = zip(*(codes for _, codes in self._key_fields), strict=True)
+        return any(starmap(eq, pairwise(keys)))
 
     @property
     def sizes(self) -> array[int]:

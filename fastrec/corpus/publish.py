@@ -262,31 +262,29 @@ def locked_work(target: Path, work: str) -> AbstractContextManager[None]:
 
 
 def _refuse_existing(target: Path, output: str, kind: Kind, *, overwrite: bool) -> None:
-    if not target.exists():
-        return
-    name = shown(output)
+    if target.exists() and (reason := _why_not_replaced(target, kind, overwrite=overwrite)):
+        raise UsageError(f"{shown(output)} {reason}")
+
+
+def _why_not_replaced(target: Path, kind: Kind, *, overwrite: bool) -> str | None:
     if not overwrite:
-        raise UsageError(f"{name} exists: give another output, or --overwrite to replace it")
+        return "exists: give another output, or --overwrite to replace it"
     if not target.is_dir():
-        raise UsageError(f"{name} is not a directory, so it cannot be replaced by {kind.name}")
+        return f"is not a directory, so it cannot be replaced by {kind.name}"
     names = {path.name for path in target.iterdir() if not _BY_SYSTEMS.fullmatch(path.name)}
     if not names:
-        return
+        return None
     if kind.marker not in names:
-        raise UsageError(
-            f"{name} holds something else than {kind.name} (no {kind.marker}): it is not replaced"
-        )
+        return f"holds something else than {kind.name} (no {kind.marker}): it is not replaced"
     listed = kind.files(LOCAL.read_all(str(target / kind.marker)))
     if not listed:
-        raise UsageError(
-            f"{name} holds a {kind.marker} that is not of {kind.name}: it is not replaced"
-        )
+        return f"holds a {kind.marker} that is not of {kind.name}: it is not replaced"
     if others := sorted(names - {kind.marker, *(path.partition("/")[0] for path in listed)}):
-        raise UsageError(
-            f"{name} holds {shown(others[0])}, which is not part of {kind.name} and would be "
-            "lost: move it elsewhere, "
-            "or give another output"
+        return (
+            f"holds {shown(others[0])}, which is not part of {kind.name} and would be lost: move "
+            "it elsewhere, or give another output"
         )
+    return None
 
 
 def exchange(one: Path, other: Path) -> bool:

@@ -8,10 +8,10 @@ from itertools import accumulate
 
 from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at, parts_of
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of, skim_lines
 from fastrec.errors import CorpusError
 from fastrec.parameters import AnyPath
-from fastrec.storage import is_url, storage_of
+from fastrec.storage import fingerprint, is_url, storage_of
 from fastrec.summary.document import Summary
 
 _KEPT_COLUMNS = 64  # files whose headers are kept
@@ -89,13 +89,29 @@ def open_columns(part: PartFile) -> PartColumns:
 
 
 def lines_of(part: PartFile, columns: PartColumns, positions: Iterable[int]) -> Generator[bytes]:
-    """Yield the lines of a part at some positions, in ascending order, without their newlines."""
+    """Yield the lines of a part at some positions, in ascending order, without their newlines.
+
+    Raises:
+        CorpusError: The part has another line there.
+    """
     sizes = columns.array("bytes")
-    starts = [0, *accumulate(sizes)]
+    ends = list(accumulate(sizes))
     fingerprints = columns.array("fingerprint")
-    places = ((starts[at], sizes[at], fingerprints[at]) for at in positions)
-    with closing(lines_at(part, places)) as lines:
-        for line in lines:
+    offset = size = 0  # of the buffer
+    buffer: bytes | bytearray = b""
+    with closing(skim_lines(part)) as buffers:
+        for position in positions:
+            while ends[position] > offset + size:
+                offset += size
+                buffer, size = next(buffers, (buffer, 0))
+                if not size:
+                    break
+            end = ends[position] - offset
+            line = bytes(memoryview(buffer)[max(end - sizes[position], 0) : end])
+            if fingerprint(line) != fingerprints[position]:
+                begin = ends[position] - sizes[position]
+                reason = f"does not have the line that its columns describe, at byte {begin:,}"
+                raise CorpusError(part.path, f"{reason} of its text; {VERIFY_HINT}")
             yield line[:-1]
 
 

@@ -161,10 +161,7 @@ def open_tables(*corpora: AnyPath, locked: bool = False) -> Tables:
             query = query.replace("evaluation, metric", "corpus, evaluation, metric")
         connection.execute(f"create view {name} as {query}")
     if locked:
-        for setting in ("enable_external_access = false", "allow_community_extensions = false",
-                        "autoinstall_known_extensions = false", "autoload_known_extensions = false",
-                        "lock_configuration = true"):  # fmt: skip
-            connection.execute(f"set {setting}")
+        connection.execute(_DATA["lock"])
     return Tables(connection, datasets)
 
 

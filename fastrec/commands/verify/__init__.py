@@ -112,9 +112,8 @@ def _check_summary(
     problems = Problems(SUMMARY)
     try:
         data = storage_of(corpus).read_all(summary_path(corpus, manifest))
-        problems.compare(
-            "file.sha256", "SHA-256", manifest.summary_sha256, sha256(data).hexdigest()
-        )
+        digest = sha256(data).hexdigest()
+        problems.compare("file.sha256", "SHA-256", manifest.summary_sha256, digest)
         summary = Summary.from_json(data)
     except (FileNotFoundError, CorpusError):  # reported with the files, as missing or badly named
         return None, []
