@@ -370,11 +370,11 @@ class _MetadataColumns(msgspec.Struct):
         if len(self._distinct) >= _MOST_WAITING:
             self._settle()
         try:
-            found = _decode_tail(b"{" + end[1:]) if len(end) > 1 else _Tail()
+            tail = _decode_tail(b"{" + end[1:]) if len(end) > 1 else _Tail()
             self._numbers[end] = len(self._distinct)
         except msgspec.MsgspecError:  # this is a key of an inner object
-            found = _decode_tail(text)
-        self._distinct.append({key: bytes(value) for key, value in found.metadata.items()})
+            tail = _decode_tail(text)
+        self._distinct.append({key: bytes(value) for key, value in tail.metadata.items()})
         return len(self._distinct) - 1
 
     def _settle(self) -> None:

@@ -238,16 +238,16 @@ def open_local_output(
 ) -> Iterator[LocalOutput]:
     target = Path(output).resolve()  # a symbolic link stays, and leads to the new output
     work = work or work_root_of(output, None)
-    made = LocalOutput(target, kind, work)
+    opened = LocalOutput(target, kind, work)
     if not Path(output).is_symlink() and Path(output).name not in ("", ".."):
-        made.refused = str(Path(output)) + REFUSED  # as the user names it
+        opened.refused = str(Path(output)) + REFUSED  # as the user names it
     target.parent.mkdir(parents=True, exist_ok=True)
     with locked(target), locked_work(target, work):
-        made.recover()
+        opened.recover()
         _refuse_existing(target, output, kind, overwrite=overwrite)
-        made.prepare(fresh=fresh)
-        yield made
-        made.clear()
+        opened.prepare(fresh=fresh)
+        yield opened
+        opened.clear()
 
 
 def locked_work(target: Path, work: str) -> AbstractContextManager[None]:

@@ -49,8 +49,8 @@ def token_in(name: str) -> str | None:
     >>> token_in("part-00000-0123456789abcdef.jsonl.zst"), token_in("part-00000.jsonl.zst")
     ('0123456789abcdef', None)
     """
-    found = _FILE.fullmatch(name)
-    return found[1] if found else None
+    matched = _FILE.fullmatch(name)
+    return matched[1] if matched else None
 
 
 def _stem_of(name: str) -> str:
@@ -219,10 +219,10 @@ class StoreOutput(Output):
 
     def leftovers(self) -> tuple[list[str], list[str]]:
         """List unpublished files of runs that have ended, and those that may yet be published."""
-        found: tuple[list[str], list[str]] = ([], [])
+        lists: tuple[list[str], list[str]] = ([], [])
         for path in self._leftovers():
-            found[not self._has_ended(path)].append(path)
-        return found
+            lists[not self._has_ended(path)].append(path)
+        return lists
 
     def has_leftovers(self) -> bool:
         try:
@@ -272,18 +272,18 @@ def open_store_output(
     output = output.rstrip("/")
     lease = lease_of(output, kind)
     with lease.held():
-        made = StoreOutput(output, kind, work, lease)
+        opened = StoreOutput(output, kind, work, lease)
         try:
-            made.refuse_existing(overwrite=overwrite)
-            made.prepare(fresh=fresh)
-            yield made
-            made.clear()
+            opened.refuse_existing(overwrite=overwrite)
+            opened.prepare(fresh=fresh)
+            yield opened
+            opened.clear()
         except (OSError, DamagedFileError):
             with contextlib.suppress(OSError):
                 lease.renew()  # a file may be missing because another run took over, and removed it
             raise
         finally:
-            lease.stays = made.has_leftovers()
+            lease.stays = opened.has_leftovers()
 
 
 def lease_of(output: str, kind: Kind) -> Lease:

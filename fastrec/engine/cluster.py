@@ -188,8 +188,8 @@ class ClusterEngine(Engine):
 
     def _refuse_other_builds(self) -> None:
         for worker, there in sorted(self.on_every_worker(identity).items()):
-            if found := differences(there, identity()):
-                raise self._error(_refusal(worker, found))
+            if different := differences(there, identity()):
+                raise self._error(_refusal(worker, different))
 
     def __exit__(self, *_: object) -> None:
         # it logs errors about what we close
@@ -230,15 +230,15 @@ def _run_alone(
 
     Runs in a worker, which may have joined after the builds of all others were compared.
     """
-    if found := differences(identity(), expected):
+    if different := differences(identity(), expected):
         worker = _distributed().get_worker()
-        raise ClusterError(worker.scheduler.addr, _refusal(worker.address, found))
+        raise ClusterError(worker.scheduler.addr, _refusal(worker.address, different))
     with _one_at_a_time:
         return task(argument)
 
 
-def _refusal(worker: str, found: list[str]) -> str:
+def _refusal(worker: str, different: list[str]) -> str:
     return (
-        f"worker {worker} has {', '.join(found)}, so its bytes could differ: "
+        f"worker {worker} has {', '.join(different)}, so its bytes could differ: "
         "install the same packages there as here, and restart the worker"
     )

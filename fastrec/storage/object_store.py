@@ -381,9 +381,9 @@ class ObjectStore:
             if not hasattr(fs, "call_s3"):
                 return
             bucket, _, prefix = name.partition("/")
-            found = {"Bucket": bucket, "Prefix": f"{prefix}/"}
+            place = {"Bucket": bucket, "Prefix": f"{prefix}/"}
             # the first page
-            answer = fs.call_s3("list_multipart_uploads", **found, **self.time_limit(fs))
+            answer = fs.call_s3("list_multipart_uploads", **place, **self.time_limit(fs))
             for upload in answer.get("Uploads", ()):
                 if having in upload["Key"]:
                     fs.abort_mpu(bucket, upload["Key"], upload["UploadId"])

@@ -127,12 +127,12 @@ def _searched(record: Any) -> bytes:
 def _label_finding(kind: type[Any], label: str) -> Finding | None:
     """Find a row that is valid by another version than its label, or by an early one."""
     schema = schema_of_class(kind)
-    found = f"one of {schema.name}"
+    judged_as = f"one of {schema.name}"
     if label not in schema.labels:
-        return expected("pair.version", f"a record of {label}", found, "$.schema_version")
+        return expected("pair.version", f"a record of {label}", judged_as, "$.schema_version")
     if schema.name not in _TAKEN:
         what = f"a record of {' or '.join(_TAKEN)}"
-        return expected("pair.old_version", what, found, "$.schema_version")
+        return expected("pair.old_version", what, judged_as, "$.schema_version")
     return None
 
 
@@ -140,9 +140,9 @@ _Joined = tuple[int | None, list[Finding]]
 
 
 def _check_rows(
-    judged: JudgedChunk, joiner: Callable[..., _Joined] | None, found: Rows, source: str
+    judged: JudgedChunk, joiner: Callable[..., _Joined] | None, rows: Rows, source: str
 ) -> None:
-    tallies = found.tallies
+    tallies = rows.tallies
     batch = judged.batch
     # The hash alone does not tell which rows are wrong: it may be the right one of another row.
     wrong_hashes = {(wrong.sample_id, wrong.given) for wrong in batch.replaced}
@@ -154,9 +154,9 @@ def _check_rows(
         ids = record.evaluation_id, record.model_id, record.evaluation_name, result_id
         result, findings = joiner(*ids) if joiner else (None, [])
         for finding in [mismatch, *findings] if mismatch else findings:
-            found.groups.add(finding, Location(source, line))
+            rows.groups.add(finding, Location(source, line))
         if wrong_hashes and (record.sample_id, record.sample_hash) in wrong_hashes:
-            found.groups.add(_WRONG_HASH, Location(source, line))
+            rows.groups.add(_WRONG_HASH, Location(source, line))
         if result is None:
             continue
         tally = tallies[result, bool(record.error)]
