@@ -11,7 +11,8 @@ from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of, skim_lines
 from fastrec.errors import CorpusError
 from fastrec.parameters import AnyPath
-from fastrec.storage import fingerprint, is_url, storage_of
+from fastrec.storage import fingerprint, is_url
+from fastrec.storage.local import LOCAL
 from fastrec.summary.document import Summary
 
 _KEPT_COLUMNS = 64  # files whose headers are kept
@@ -64,18 +65,15 @@ class CorpusReader(os.PathLike[str]):
         for part in self.parts:
             expected[part.path] = part.entry.bytes
             expected[part.beside(part.entry.columns.file)] = part.entry.columns.bytes
-        return [path for path, size in expected.items() if _size_of(path) != size]
+        return [
+            path
+            for path, size in expected.items()
+            if not LOCAL.exists(path) or LOCAL.size_of(path) != size
+        ]
 
     def part_columns(self, part: int) -> PartColumns:
         """The columns of a part."""
         return self._open_columns(part)
-
-
-def _size_of(path: str) -> int | None:
-    try:
-        return storage_of(path).size_of(path)
-    except OSError:
-        return None
 
 
 def open_columns(part: PartFile) -> PartColumns:

@@ -13,6 +13,8 @@ from fastrec.errors import PanicError
 from fastrec.limits import Limits, current_limits, use_limits
 
 _KEPT_BYTES = 2 << 20
+# Tasks per worker that are submitted in advance, so that no worker waits for the next one.
+AHEAD = 2
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")

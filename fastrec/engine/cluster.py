@@ -18,12 +18,10 @@ from itertools import islice
 from typing import Any, Self
 
 from fastrec.build import differences, identity
-from fastrec.engine.base import Argument, Engine, Result, Task, TimedResults, TimedTask
+from fastrec.engine.base import AHEAD, Argument, Engine, Result, Task, TimedResults, TimedTask
 from fastrec.errors import ClusterError, WorkerDiedError, need
 from fastrec.limits import current_limits
 
-# tasks per worker that are submitted in advance, so that no worker waits for the next one
-_AHEAD = 2
 _LOOK_SECONDS = 1.0  # between two looks at the cluster
 _FAST_WORKERS = {
     "distributed.worker.profile.enabled": False,  # it inspects the stack a hundred times a second
@@ -58,7 +56,7 @@ class ClusterEngine(Engine):
             if time.monotonic() - looked > current_limits().cluster_count_seconds:
                 self._look()  # the cluster may have grown
                 looked = time.monotonic()
-            for number, argument in islice(waiting, max(self.jobs * _AHEAD - len(running), 0)):
+            for number, argument in islice(waiting, max(self.jobs * AHEAD - len(running), 0)):
                 future = self._client.submit(_run_alone, identity(), task, argument, pure=False)
                 running[future] = number, argument
             if not running:
@@ -131,12 +129,11 @@ class ClusterEngine(Engine):
 
     def _look(self) -> str | None:
         """Count the workers; return what is wrong with the cluster, if anything is."""
-        if self._client.status != "running":
+        client = self._client
+        if client.status != "running":
             return "the scheduler was gone"
         try:
-            workers = self._client.sync(
-                self._client.scheduler.ncores, callback_timeout=_LOOK_SECONDS * 5
-            )
+            workers = client.sync(client.scheduler.ncores, callback_timeout=_LOOK_SECONDS * 5)
         except (OSError, TimeoutError):
             return "the scheduler did not answer"
         self.jobs = max(len(workers), 1)

@@ -39,12 +39,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
-from fastrec.engine.base import Argument, Engine, Result, Timed, TimedResults, TimedTask
+from fastrec.engine.base import AHEAD, Argument, Engine, Result, Timed, TimedResults, TimedTask
 from fastrec.errors import WorkerDiedError
 from fastrec.limits import current_limits
 
-# tasks per worker that are submitted in advance, so that no worker waits for the next one
-_AHEAD = 2
 _STOPPED_CHECKS = 5  # a worker found stopped this many times in a row is killed
 _DEAD_CHECKS = 2  # a pool that is found dead this many times in a row is ended
 # if the executor has not noticed after this many, its tasks fail without it
@@ -79,7 +77,7 @@ class PoolEngine(Engine):
         running: dict[Future[Timed[Result]], tuple[int, Argument]] = {}
         suspects: list[tuple[int, Argument]] = []
         while True:
-            more = 0 if suspects else max(self.jobs * _AHEAD - len(running), 0)
+            more = 0 if suspects else max(self.jobs * AHEAD - len(running), 0)
             for numbered in islice(waiting, more):
                 try:
                     running[self._executor.submit(task, numbered[1])] = numbered
