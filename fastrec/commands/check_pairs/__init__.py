@@ -201,8 +201,9 @@ def _standard_error_finding(
     tolerance = _tolerance(repr(stated), result.metric)
     errors = []
     for size, total, squares in _sums(answered, failed, result.metric):
+        mean = total / size
         mean_square = squares / size
-        variance = mean_square - (total / size) ** 2
+        variance = mean_square - mean * mean
         rounding = 1e-10 * mean_square  # of sums of a million doubles
         for divisor in (size - 1, size) if size > 1 else ():
             least = math.sqrt(max(variance - rounding, 0) / divisor)
