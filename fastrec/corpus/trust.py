@@ -137,12 +137,12 @@ def _with_few_overlaps(ranges: list[_Range]) -> list[str]:
     """The paths of the parts that overlap few others; parts of one corpus overlap none."""
     firsts = sorted(first for first, _, _ in ranges)
     lasts = sorted(last for _, last, _ in ranges)
-    paths: list[str] = []
-    for first, last, path in ranges:
-        overlaps = bisect_right(firsts, last) - bisect_left(lasts, first) - 1  # without itself
-        if overlaps <= _MOST_OVERLAPS:
-            paths.append(path)
-    return paths
+    return [
+        path
+        for first, last, path in ranges
+        # Without itself.
+        if bisect_right(firsts, last) - bisect_left(lasts, first) - 1 <= _MOST_OVERLAPS
+    ]
 
 
 def _why_other(manifest: Manifest, target: Schema) -> str:
