@@ -118,10 +118,8 @@ def permutation_p_values(scores: Array, correlations: Array, seed: int = 0) -> A
         own = scores[known[:, question], question]
         others = rest[known[:, question], question]
         hits = _count_as_low(own - own.mean(), others - others.mean(), random)
-        if hits:
-            p_values[question] = (hits + 1) / (_DRAWS + 1)
-        else:
-            p_values[question] = min(float(p_values[question]), 1 / (_DRAWS + 1))
+        share = (hits + 1) / (_DRAWS + 1)
+        p_values[question] = share if hits else min(p_values[question], share)
     return p_values
 
 

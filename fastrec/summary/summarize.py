@@ -51,16 +51,12 @@ def hash_counts(
     """
     by_recipe: Counter[str] = Counter()
     by_model: list[document.ModelRecipes] = []
-    same: dict[
-        tuple[tuple[str, int], ...], dict[str, int]
-    ] = {}  # of many models, most have the same counts as another
-    for (evaluation, model), group in groupby(
-        sorted(recipes.items()), key=lambda item: item[0][:2]
-    ):
-        counts = tuple((recipe, count) for (_, _, recipe), count in group)
-        for recipe, count in counts:
-            by_recipe[recipe] += count
-        shared = same.setdefault(counts, dict(counts))
+    same: dict[Any, dict[str, int]] = {}  # of many models, most have the counts of another
+    by_names = groupby(sorted(recipes.items()), key=lambda item: item[0][:2])
+    for (evaluation, model), group in by_names:
+        counts = {recipe: count for (*_, recipe), count in group}
+        by_recipe.update(counts)
+        shared = same.setdefault(tuple(counts.items()), counts)
         by_model.append(document.ModelRecipes(evaluation, model, shared))
     return document.SampleHashes(
         algorithm=algorithm,

@@ -79,7 +79,7 @@ _COUNTED = (
 def _compare(corpora: Sequence[ComparedCorpus], rules: Rules, jobs: int) -> Changes:
     """Compare the corpora range by range; lines are compared in several processes if that pays."""
     changes = Changes(rules.examples)
-    ranges = make_ranges(corpora, rules.fields)
+    ranges = make_ranges(corpora, rules.question)
     old, new = (corpus.selection for corpus in corpora)
     waiting: deque[Comparison] = deque()  # for the result of their lines
 
@@ -358,7 +358,7 @@ def diff(
     scored = frozenset() if accuracy else scopes_with("graded", corpora)
     match_by = fields_to_compare(before, after, match_by)
     rules = Rules(
-        fields=position_fields(before, after, match_by),
+        question=position_fields(before, after, match_by),
         by=match_by,
         scored=scored,
         errors_as_wrong=errors_as_wrong,
@@ -369,12 +369,11 @@ def diff(
     lower_scopes, lower_notices = _find_scopes(lower, scored)
     texts = [{part.entry.text_xxh3_128 for part in corpus.selection.parts} for corpus in corpora]
     changed = sorted(changes.fields.items(), key=lambda field: (-field[1], field[0]))
-    found = Difference(
+    found = filled(
+        Difference,
+        rules,
         old=_side(before),
         new=_side(after),
-        by=match_by,
-        question=rules.fields,
-        errors_as_wrong=errors_as_wrong,
         accuracy=accuracy,
         cluster=cluster,
         lower_is_better=lower,

@@ -46,7 +46,7 @@ _HASH = ("evaluation_name", METRIC, "sample_hash")
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """How records are matched, and what counts."""
 
-    fields: tuple[str, ...]  # that identify a question of a model, beside its metric
+    question: tuple[str, ...]  # the fields that identify a question of a model, beside its metric
     by: tuple[str, ...]
     # What is compared by score; all else is compared by the share of right answers.
     scored: frozenset[Scope]
@@ -87,8 +87,8 @@ class Comparison:
         models = records.number(*_MODEL)
         self._model = models.place
         self._models: list[ModelName] = records.names(models.first, _MODEL)
-        self._question = records.number(METRIC, *rules.fields).place
-        if rules.split and "sample_id" not in rules.fields:
+        self._question = records.number(METRIC, *rules.question).place
+        if rules.split and "sample_id" not in rules.question:
             hashes = records.number(*_HASH)
             names = records.names(hashes.first, _HASH)
             is_split = np.array([name in rules.split for name in names])[hashes.place]
