@@ -44,7 +44,7 @@ from fastrec.statistics.adjust import adjust_p_values
 from fastrec.statistics.exact import Value, mean_score
 from fastrec.statistics.paired import Test, compare_series
 from fastrec.storage import base_name, is_url, join, parent_of, storage_of
-from fastrec.summary.document import LineCounts, ScopeNames, filled, results_by_name, scope_order
+from fastrec.summary.document import LineCounts, ScopeNames, filled, scope_order
 from fastrec.summary.present_choice import with_directions
 from fastrec.summary.present_ranking import add_groups
 from fastrec.where import empty_group, largest_groups
@@ -363,7 +363,6 @@ class _Corpus(QuestionTable):
     def __init__(self, name: str, selection: Selection) -> None:
         super().__init__(selection)
         self.name = name
-        self.results = results_by_name(self.evaluations)
 
     @property
     def hashes(self) -> str:

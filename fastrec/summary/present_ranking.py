@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nlargest
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -203,8 +204,8 @@ class Stats(Tabular, kw_only=True):
                 **group,
             }
             found += [flat(model, before) for model in evaluation.by_model]
-        names = dict.fromkeys(name for row in found for name in row)
-        return [{name: row.get(name) for name in names} for row in found]
+        empty = dict.fromkeys(chain.from_iterable(found))
+        return [empty | row for row in found]
 
     def shows_accuracy(self, evaluation: EvaluationStats) -> bool:
         """Whether to show the accuracy of models. `is_correct` of a graded metric means little."""

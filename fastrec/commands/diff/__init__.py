@@ -2,8 +2,8 @@
 
 1. Read both manifests and summaries; refuse corpora that cannot be compared (`plan`).
 2. Cut both corpora into ranges of sort positions (`plan`).
-3. One task per range matches records by their columns (`records`), counts what differs (`compare`),
-   and reads the lines of pairs with different fingerprints (`fields`).
+3. Match the records of each range by their columns, and count what differs (`compare`). Tasks
+   read the lines of pairs with different fingerprints (`fields`).
 4. Test the differences for significance, and decide about failures.
 
 Two matched records are equal if their lines have equal 64-bit fingerprints and equal sizes. The
@@ -21,8 +21,9 @@ from typing import Any, Literal, Unpack
 
 import msgspec
 
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.selection import Selection, check_known_fields
-from fastrec.commands.diff.compare import Changes, Comparison, Rules, Scope
+from fastrec.commands.diff.compare import Changes, Comparison, Records, Rules, Scope
 from fastrec.commands.diff.document import (
     ChangedField,
     Counts,
@@ -37,7 +38,6 @@ from fastrec.commands.diff.fields import CAUSES, LinesTask, compare_lines
 from fastrec.commands.diff.names import rename_notices
 from fastrec.commands.diff.plan import (
     BY,
-    ComparedCorpus,
     check_by,
     fields_to_compare,
     make_ranges,
@@ -47,7 +47,6 @@ from fastrec.commands.diff.plan import (
     scopes_with,
     split_hashes,
 )
-from fastrec.commands.diff.records import Records
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
@@ -76,7 +75,7 @@ _COUNTED = (
 )
 
 
-def _compare(corpora: Sequence[ComparedCorpus], rules: Rules, jobs: int) -> Changes:
+def _compare(corpora: Sequence[QuestionTable], rules: Rules, jobs: int) -> Changes:
     """Compare the corpora range by range; lines are compared in several processes if that pays."""
     changes = Changes(rules.examples)
     ranges = make_ranges(corpora, rules.question)
@@ -101,7 +100,7 @@ def _compare(corpora: Sequence[ComparedCorpus], rules: Rules, jobs: int) -> Chan
 
 
 def _compare_models(
-    corpora: Sequence[ComparedCorpus],
+    corpora: Sequence[QuestionTable],
     changes: Changes,
     found: Difference,
     *,
@@ -160,7 +159,7 @@ def _compare_models(
     return models
 
 
-def _check_records(corpus: ComparedCorpus, name: ModelName, records: int) -> None:
+def _check_records(corpus: QuestionTable, name: ModelName, records: int) -> None:
     if records != (corpus.results[name].records if name in corpus.results else 0):
         evaluation, metric, model_id = name
         by = "" if metric is None else f" by the metric {metric!r}"
@@ -205,7 +204,7 @@ def _add_statistics(
         model.detectable = points_each * detectable
 
 
-def _side(corpus: ComparedCorpus) -> Side:
+def _side(corpus: QuestionTable) -> Side:
     records = sum(model.records for model in corpus.results.values())
     return filled(Side, corpus.manifest, corpus=utf8(corpus.corpus), records=records)
 
@@ -351,9 +350,9 @@ def diff(
     before_selection = first.filtered(wanted, allow_empty=True)
     if cluster and before_selection.scopes:
         before_selection.set_clusters(cluster)
-    before = ComparedCorpus(before_selection)
+    before = QuestionTable(before_selection)
     # One of them may have no matching record: its models are missing.
-    after = ComparedCorpus(second.filtered(wanted, allow_empty=bool(before.results)))
+    after = QuestionTable(second.filtered(wanted, allow_empty=bool(before.results)))
     corpora = before, after
     scored = frozenset() if accuracy else scopes_with("graded", corpora)
     match_by = fields_to_compare(before, after, match_by)

@@ -152,15 +152,13 @@ def cause_of_loss(old: bytes, new: bytes) -> str:
 
 
 def _compare_objects(old: _Object, new: _Object, path: str, found: dict[str, None]) -> None:
-    for key, value in old.items():
+    for key in old | new:
+        value = old.get(key)
         other = new.get(key)
-        if other != value:
-            if other is None:
-                found[_step(path, key)] = None
-            else:
-                _compare_values(bytes(value), bytes(other), _step(path, key), found)
-    if not new.keys() <= old.keys():
-        found.update([(_step(path, key), None) for key in new if key not in old])
+        if value is None or other is None:
+            found[_step(path, key)] = None
+        elif value != other:
+            _compare_values(bytes(value), bytes(other), _step(path, key), found)
 
 
 def _compare_values(old: bytes, new: bytes, path: str, found: dict[str, None]) -> None:
