@@ -124,7 +124,7 @@ class Records:
         selection = self._corpora[corpus]
         numbers = self._numbers[corpus][rows - corpus * self._old_rows]
         return [
-            PartLines(selection.parts[part], selection.reader.columns_path(part), positions)
+            PartLines(selection.parts[part], positions)
             for part, positions in selection.by_part(numbers)
         ]
 

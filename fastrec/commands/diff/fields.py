@@ -47,7 +47,6 @@ class PartLines(NamedTuple):
     """Some lines of a part."""
 
     part: PartFile
-    columns: str  # path
     positions: Array
 
 
@@ -113,8 +112,8 @@ def _read_pairs(task: LinesTask) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _read_lines(lines: Sequence[PartLines]) -> Iterator[bytes]:
-    for part, path, positions in lines:
-        yield from lines_of(part, open_columns(path, part), positions.tolist())
+    for part, positions in lines:
+        yield from lines_of(part, open_columns(part), positions.tolist())
 
 
 def compare_records(old: _Object, new: _Object) -> list[str]:
