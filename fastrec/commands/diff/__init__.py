@@ -15,7 +15,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Any, Literal, Unpack
 
@@ -85,14 +85,15 @@ def _compare(corpora: Sequence[QuestionTable], rules: Rules, jobs: int) -> Chang
     def make_tasks() -> Iterator[LinesTask]:
         for of_old, of_new in ranges:
             numbers = numbers_in(old, of_old), numbers_in(new, of_new)
-            waiting.append(Comparison(Records(old, new, numbers), rules, changes))
-            yield waiting[-1].lines()
+            comparison = Comparison(Records(old, new, numbers), rules, changes)
+            if comparison.text_bytes:
+                waiting.append(comparison)
+                yield comparison.lines()
 
     tasks = make_tasks()
-    first = next(tasks)
-    # The first range tells how many lines there may be to read.
-    text_bytes = waiting[0].text_bytes * len(ranges)
-    every = chain([first], tasks)
+    every = chain(list(islice(tasks, 1)), tasks)
+    # The first lines tell how many there may be to read.
+    text_bytes = sum(comparison.text_bytes for comparison in waiting) * len(ranges)
     most = min(jobs, len(ranges))
     for result in run_in_order(compare_lines, every, text_bytes=text_bytes, jobs=most):
         waiting.popleft().add_lines(*result)

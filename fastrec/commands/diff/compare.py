@@ -291,26 +291,27 @@ class Comparison:
         old, new = (np.flatnonzero(self._compared & (records.is_new == side)) for side in (0, 1))
         first_groups = self._group[_first(self._question, old)]
         shown_rows = _first(self._group, new)[first_groups]
-
-        def spelled(row: int) -> Fraction | int:
-            if is_scored[row] and row in records.exact_scores:
-                return records.exact_scores[row]
-            return _spelled(float(value[row]))
-
-        for row, answers in by_code(shown_rows[self._question[rows]], rows):
+        exact = {row: score for row, score in records.exact_scores.items() if is_scored[row]}
+        is_new = records.is_new.tolist()
+        values = value.tolist()
+        for shown, answers in by_code(shown_rows[self._question[rows]], rows):
             sides = (
-                [spelled(answer) for answer in answers if records.is_new[answer] == side]
+                [
+                    exact[row] if row in exact else _spelled(values[row])
+                    for row in answers
+                    if is_new[row] == side
+                ]
                 for side in (0, 1)
             )
             was, now = (Fraction(sum(scores)) / len(scores) for scores in sides)
             if was == now:
                 continue
-            model = self._models[self._model[row]]
+            model = self._models[self._model[shown]]
             changes.differences[model][now - was] += 1
-            changes.clusters[model][int(self._cluster[self._question[row]])] += now - was
+            changes.clusters[model][int(self._cluster[self._question[shown]])] += now - was
             kind = (model, now > was)
             if changes.room(kind):
-                flip = filled(Flip, records.name(row), old=to_double(was), new=to_double(now))
+                flip = filled(Flip, records.name(shown), old=to_double(was), new=to_double(now))
                 changes.listed[kind].append(flip)
 
     @property
