@@ -386,8 +386,8 @@ def collect_trend(
     """Collect the trend of some corpora; the arguments are those of `trend`."""
     if not 0 <= p <= 1:
         raise UsageError(f"p must be between 0 and 1, not {p}")
-    found, notices = find_corpora(paths)
-    names, places = zip(*found, strict=True)
+    named, notices = find_corpora(paths)
+    names, places = zip(*named, strict=True)
     by_name, by_record = filters.split()
     select = partial(select_same_bins, places, cluster=cluster, jobs=jobs, progress=progress)
     corpora = list(map(_Corpus, names, select(by_record, ())))
@@ -409,7 +409,10 @@ def collect_trend(
         parts = largest_groups(evaluations, parts, groups, _records, trend.notices.append)
         add_groups(trend, parts, groups)
     changes = adjust_p_values(
-        change for one in trend.evaluations for model in one.models for change in model.changes
+        change
+        for evaluation in trend.evaluations
+        for model in evaluation.models
+        for change in model.changes
     )
     for change in changes:
         change.significant = (change.p_adjusted or 0.0) < p

@@ -48,8 +48,8 @@ class Differences(NamedTuple):
 
 def p_values_of(pairs: Sequence[Differences]) -> list[float]:
     """The p-values of pairs of series; that of no questions is 1."""
-    evidence = [to_double(one.total**2 / one.squares) if one.squares else 0.0 for one in pairs]
-    numbers = [(one.questions, one.rose + one.fell, one.test == "mcnemar") for one in pairs]
+    evidence = [to_double(pair.total**2 / pair.squares) if pair.squares else 0.0 for pair in pairs]
+    numbers = [(pair.questions, pair.rose + pair.fell, pair.test == "mcnemar") for pair in pairs]
     questions, changed, uniform = np.array(numbers, dtype=np.float64).reshape(-1, 3).T
     p_values = paired_p_values(questions, changed, np.array(evidence), uniform > 0)
     return list(p_values.tolist())

@@ -103,7 +103,7 @@ def _compare(corpora: Sequence[QuestionTable], rules: Rules, jobs: int) -> Chang
 def _compare_models(
     corpora: Sequence[QuestionTable],
     changes: Changes,
-    found: Difference,
+    difference: Difference,
     *,
     scored: Collection[Scope],
     lower: Collection[Scope],
@@ -127,7 +127,7 @@ def _compare_models(
         is_lower = by_score and scope in lower
         differences = differences_of(changes.differences[name], counts["questions"])
         over = differences
-        if found.cluster:
+        if difference.cluster:
             sums = changes.clusters[name].values()
             over = differences_of(Counter(map(Fraction, sums)), len(sums))
         before = old.results.get(name)
@@ -137,7 +137,7 @@ def _compare_models(
             graded=scope in graded,
             measure="score" if by_score else "accuracy",
             lower_is_better=is_lower,
-            status=_status(before, after, counts, found.min_compared),
+            status=_status(before, after, counts, difference.min_compared),
             old_errors=before.errors if before else 0,
             new_errors=after.errors if after else 0,
             **{field: counts[field] for field in _COUNTED},
@@ -187,19 +187,19 @@ def _status(
 
 
 def _add_statistics(
-    model: ModelDifference, counts: Mapping[str, Any], found: Differences, over: Differences
+    model: ModelDifference, counts: Mapping[str, Any], differences: Differences, over: Differences
 ) -> None:
     """Add the means and the power of a test `over` these questions or their clusters."""
     for side in ("old", "new"):
         total = counts[f"{side}_means"]
         if not isinstance(total, float):
-            setattr(model, f"{side}_{model.measure}", to_double(total / found.questions))
+            setattr(model, f"{side}_{model.measure}", to_double(total / differences.questions))
     points_each = points_per_unit(other_scale=model.other_scale)
-    gain = -found.total if model.lower_is_better else found.total
-    model.points = to_double(points_each * gain / found.questions)
+    gain = -differences.total if model.lower_is_better else differences.total
+    model.points = to_double(points_each * gain / differences.questions)
     model.test = over.test
     detectable, model.questions_needed, *_ = power(
-        over, graded=model.measure == "score", all_questions=found.questions
+        over, graded=model.measure == "score", all_questions=differences.questions
     )
     if detectable is not None:
         model.detectable = points_each * detectable
@@ -221,7 +221,7 @@ def _check_gate(*, fail_on: float | None, p: float, p_adjust: str, min_compared:
         raise UsageError(f"p_adjust must be 'bh' or 'none', not {p_adjust!r}")
 
 
-def _find_failures(found: Difference) -> Iterator[Failure]:
+def _find_failures(difference: Difference) -> Iterator[Failure]:
     """Mark the models that regressed, and yield why the exit code is 1; nothing without `fail_on`.
 
         regressed    accuracy or mean score fell by more than the limit, not only by chance
@@ -230,21 +230,21 @@ def _find_failures(found: Difference) -> Iterator[Failure]:
 
     A model without any answer in OLD has nothing to lose: its status says that it was not compared.
     """
-    if found.fail_on is None:
+    if difference.fail_on is None:
         return
-    p_name = "adjusted p" if found.p_adjust == "bh" else "p"
-    regressed = f"lost more than {found.fail_on:g} points with {p_name} < {found.p:g}"
-    for model in found.models:
-        p_value = model.p_adjusted if found.p_adjust == "bh" else model.p
+    p_name = "adjusted p" if difference.p_adjust == "bh" else "p"
+    regressed = f"lost more than {difference.fail_on:g} points with {p_name} < {difference.p:g}"
+    for model in difference.models:
+        p_value = model.p_adjusted if difference.p_adjust == "bh" else model.p
         if p_value is not None and model.points is not None:
-            model.regressed = p_value < found.p and -model.points > found.fail_on
+            model.regressed = p_value < difference.p and -model.points > difference.fail_on
     for reason in ("regressed", "missing", "incomplete"):
-        for model in found.models:
+        for model in difference.models:
             if reason == "regressed":
                 if model.regressed:
                     yield filled(Failure, model, reason=reason, message=regressed)
             elif model.status == reason and not any(
-                _matches(pattern, model) for pattern in found.allow_missing
+                _matches(pattern, model) for pattern in difference.allow_missing
             ):
                 message = "is missing in NEW" if reason == "missing" else _shortfall(model)
                 yield filled(Failure, model, reason=reason, message=message)
@@ -257,7 +257,7 @@ def _find_scopes(
 
     Return it with notices of patterns that match nothing.
     """
-    found: set[Scope] = set()
+    scopes: set[Scope] = set()
     notices = []
     for pattern in patterns:
         matching = {scope for scope in scored if matches_one(pattern, names_of_scope(*scope))}
@@ -265,8 +265,8 @@ def _find_scopes(
             notices.append(
                 f"--lower-is-better {pattern!r} matches nothing that is compared by score"
             )
-        found |= matching
-    return found, notices
+        scopes |= matching
+    return scopes, notices
 
 
 def _matches(pattern: str, model: ModelDifference) -> bool:
@@ -369,7 +369,7 @@ def diff(
     lower_scopes, lower_notices = _find_scopes(lower, scored)
     texts = [{part.entry.text_xxh3_128 for part in corpus.selection.parts} for corpus in corpora]
     changed = sorted(changes.fields.items(), key=lambda field: (-field[1], field[0]))
-    found = filled(
+    difference = filled(
         Difference,
         rules,
         old=_side(before),
@@ -400,14 +400,16 @@ def diff(
         seconds=0.0,
     )
     lower_scopes |= scopes_with("lower_is_better", corpora)
-    found.models = _compare_models(corpora, changes, found, scored=scored, lower=lower_scopes)
-    for model in found.models:
-        found.counts += model.counts
+    difference.models = _compare_models(
+        corpora, changes, difference, scored=scored, lower=lower_scopes
+    )
+    for model in difference.models:
+        difference.counts += model.counts
     for pattern in allowed:
-        if not any(model.old_records and _matches(pattern, model) for model in found.models):
-            found.notices.append(
+        if not any(model.old_records and _matches(pattern, model) for model in difference.models):
+            difference.notices.append(
                 f"--allow-missing {pattern!r} matches no model and no evaluation of OLD"
             )
-    found.failures = list(_find_failures(found))
-    found.seconds = time.perf_counter() - started
-    return found
+    difference.failures = list(_find_failures(difference))
+    difference.seconds = time.perf_counter() - started
+    return difference
