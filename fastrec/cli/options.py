@@ -292,12 +292,14 @@ def _names(corpus: str, kind: str) -> list[str]:
     """
     import msgspec
 
-    from fastrec.summary.present_choice import names_in
+    from fastrec.summary.document import Summary
+    from fastrec.summary.present_choice import names_of
 
     with contextlib.suppress(OSError, ValueError, RuntimeError, msgspec.MsgspecError):
         path = Path(corpus).expanduser() / "summary.json"
         if path.is_file() and path.stat().st_size <= _LARGEST:
-            return [name for name in getattr(names_in(path.read_bytes()), kind) if name]
+            names = names_of(Summary.from_json(path.read_bytes()).evaluations)
+            return [name for name in getattr(names, kind) if name]
     return []
 
 
