@@ -17,10 +17,9 @@ from fastrec.cli.console import (
     allow_broken_pipe,
     clip,
     explain_damage,
-    format_bytes,
-    format_speed,
     print_error,
     print_exactly,
+    print_lines,
     print_notice,
     print_stderr,
     safe,
@@ -28,9 +27,9 @@ from fastrec.cli.console import (
     spell,
 )
 from fastrec.cli.options import command
-from fastrec.cli.output import asked, run_reading
-from fastrec.cli.tables import Column, Table, make_table, markdown_table, print_table
-from fastrec.errors import FastrecError, UsageError, shown
+from fastrec.cli.output import asked, run_reading, run_with_progress
+from fastrec.cli.tables import make_table, markdown_table, table_lines
+from fastrec.errors import FastrecError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,8 +115,8 @@ def _print_schema() -> None:
     for name, text in TABLES.items():
         say("{name:bold}: {text}", name=name, text=text)
         if name == "answers":
-            rows = list(ANSWERS.items())
-            print_table(make_table(["column", "meaning"], rows, left=["meaning"]))
+            table = make_table(["column", "meaning"], list(ANSWERS.items()), left=["meaning"])
+            print_lines(table_lines(table))
 
 
 def _run(tables: Tables, query: str, output_format: str, output: str | None) -> None:
@@ -180,12 +179,15 @@ def _print_rows(result: Result, output_format: str) -> None:
             for row in _rows(batch.slice(0, _MOST_ROWS - len(shown)))
         ]
         total += batch.num_rows
-    kinds = zip(result.schema.names, map(str, result.schema.types), strict=True)
-    table = Table([Column(name, not kind.startswith(_NUMBERS)) for name, kind in kinds], shown)
+    schema = result.schema
+    table = [
+        column._replace(is_left=not str(kind).startswith(_NUMBERS))
+        for column, kind in zip(make_table(schema.names, shown), schema.types, strict=True)
+    ]
     if output_format == "markdown":
-        click.echo("\n".join(markdown_table(table)))
+        print_lines(markdown_table(table))
     elif shown:
-        print_table(table)
+        print_lines(table_lines(table))
     more = total > _MOST_ROWS
     if more or output_format == "text":
         notice = "{total:row}[?{more:if}; the first {most:,} are shown, --format csv has all]"
@@ -345,10 +347,8 @@ def export(corpus: str, output: str, **options: Any) -> None:
     if asked().quiet:
         return
     print_notice(*exported.notices)
-    sizes = f"{format_bytes(exported.text_bytes)} → {format_bytes(exported.bytes)}"
-    speed = format_speed(exported.text_bytes, exported.seconds)
-    line = "{rows:record}: {files:file} in {output}, {sizes} {speed}"
-    print_stderr(spell(line, exported, output=output, sizes=sizes, speed=speed))
+    line = "{rows:record}: {files:file} in {output}, {text_bytes:size} → {bytes:size} {:speed}"
+    print_stderr(spell(line, exported, output=output))
 
 
 @command()
@@ -378,12 +378,13 @@ def report(corpus: str, output: str, **options: Any) -> None:
 
     page = BytesIO()
     target = page if output == "-" else output
-    size = run_reading(run, corpus, target, others=options["trend"], **options)
+    with explain_damage(corpus, *options["trend"]):
+        size = run_with_progress(run, corpus, target, **options)
     if output == "-":
         with allow_broken_pipe():
             print_exactly(page.getvalue())
     else:
-        print_stderr(f"{shown(output)}: {format_bytes(size)}")
+        print_stderr(spell("{output:path}: {size:size}", output=output, size=size))
 
 
 @command()

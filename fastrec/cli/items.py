@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,13 +11,16 @@ import click
 from fastrec.cli.console import clip, print_notice, spell, terminal_width
 from fastrec.cli.options import command
 from fastrec.cli.output import csv_text, print_answer, run_reading
-from fastrec.cli.tables import Section, Spellings, Table, more_rows, table_of
+from fastrec.cli.tables import Section, Spelling, Table, described, more_rows, table_of
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
     from fastrec.answers.items import EvaluationItems, Item
     from fastrec.commands.items import Items
-    from fastrec.commands.score import Scored, ScoredModel, ScoreExample
+    from fastrec.commands.score import Scored, ScoreExample
+
+
+_MOST_CHARS = 30  # of a text in a table
 
 
 @command()
@@ -50,57 +54,37 @@ def score(corpus: str, dry_run: bool, **options: Any) -> None:
         raise click.UsageError("give either --output or --dry-run")
     scored = run_reading(run, corpus, stages=("score", "sort", "merge"), dry_run=dry_run, **options)
     print_notice(*scored.notices)
-    print_answer(scored, _score_sections(scored, dry_run=dry_run), [_SCORE_LEGEND])
-
-
-_SCORE_LEGEND = [
-    "→ right, → wrong: answers whose verdict changes; nothing found: nothing could be extracted.",
-]
+    print_answer(scored, _score_sections(scored, dry_run=dry_run), table="score")
 
 
 def _score_sections(scored: Scored, *, dry_run: bool) -> Iterator[Section]:
-    scopes = dict.fromkeys((model.evaluation_name, model.rule) for model in scored.models)
-    for evaluation, rule in scopes:
-        models = [
-            model
-            for model in scored.models
-            if (model.evaluation_name, model.rule) == (evaluation, rule)
-        ]
+    scope_of = attrgetter("evaluation_name", "rule")
+    for scope in dict.fromkeys(map(scope_of, scored.models)):
+        models = [model for model in scored.models if scope_of(model) == scope]
         answers = sum(model.records for model in models)
         about = spell("{models:model}, {answers:answer}", models=models, answers=answers)
         notes = []
-        if dry_run:
-            for example in scored.examples:
-                if (example.evaluation_name, example.rule) == (evaluation, rule):
-                    notes += _example_lines(example)
-        yield Section(f"{evaluation} · {rule}", about, _score_table(models), notes)
-
-
-def _score_table(models: Sequence[ScoredModel]) -> Table:
-    spellings: Spellings = {
-        "model": "{model_id}",
-        "answers": "{records:,}",
-        "old": "[??{old:.1%}]",
-        "new": "[??{new:.1%}]",
-        "→ right": "{to_right:,}",
-        "→ wrong": "{to_wrong:,}",
-        "nothing found": "{missing:,}",
-    }
-    if any(model.errors for model in models):
-        spellings["errors"] = "{errors:,}"
-    return table_of(models, spellings, hidden=("answers",))
+        for example in scored.examples if dry_run else ():
+            if scope_of(example) == scope:
+                notes += _example_lines(example)
+        without = () if any(model.errors for model in models) else ("errors",)
+        yield Section(" · ".join(scope), about, table_of("score", models, {}, without), notes)
 
 
 def _example_lines(example: ScoreExample) -> list[str]:
     width = (terminal_width() or 100) - 4
-    text = " ".join(example.text.split())
+    text = _one_line(example.text)
     value = "nothing" if example.extracted is None else example.extracted
-    key = " | ".join(" ".join(reference.split())[-60:] for reference in example.references)
+    key = " | ".join(_one_line(reference)[-60:] for reference in example.references)
     return [
         f"{example.kind}: {example.model_id}, sample_id {example.sample_id}",
         f"  …{text[-(width - 6) :]}",
         clip(f"  extracted: {value}   reference: {key}", width),
     ]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 @command()
@@ -130,7 +114,8 @@ def items(corpus: str, limit: int, **options: Any) -> None:
     from fastrec.commands.items import items as run
 
     found = run_reading(run, corpus, **options)
-    print_answer(found, _item_sections(found, limit), [_ITEM_LEGEND], csv=lambda: _print_csv(found))
+    sections = _item_sections(found, limit)
+    print_answer(found, sections, table="items", csv=lambda: _print_csv(found))
 
 
 _FLAGS = {
@@ -138,58 +123,39 @@ _FLAGS = {
     "all_wrong": "that all models get wrong",
     "near_duplicate": "with a near duplicate",
 }
-_ITEM_LEGEND = [
-    "difficulty: 1 minus the mean score of all models",
-    "discrimination: correlation with the mean of the other questions, over models",
-    "p: how probable this is with a right key, adjusted for the number of questions",
-]
-_FIELDS = (
-    "evaluation_name", "metric", "sample_hash", "models", "difficulty", "discrimination",
-    "p_wrong_key", "flags",
-)  # fmt: skip
 
 
 def _print_csv(found: Items) -> None:
     questions = [question for scope in found.evaluations for question in scope.questions]
     flags = [{"flags": " ".join(question.flags)} for question in questions]
     rows = [row | more for row, more in zip(found.rows(), flags, strict=True)]
-    click.echo(csv_text(rows, _FIELDS), nl=False)
+    click.echo(csv_text(rows, described("items", "csv")), nl=False)
 
 
 def _item_sections(found: Items, limit: int) -> Iterator[Section]:
     for scope in found.evaluations:
         title = " · ".join(filter(None, (scope.evaluation_name, scope.metric)))
-        about = spell("{total:question}, {models:model}", scope)
         suspects = [question for question in scope.questions if "suspected_key" in question.flags]
-        table: Table | str = _suspects_table(suspects[:limit])
+        table: Table | str = table_of("items", suspects[:limit], _SUSPECT)
         if scope.too_few_models:
             table = "fewer than 8 models: nothing can be said about keys and reliability"
         elif not suspects:
             table = "no key is suspected to be wrong"
         notes = more_rows(len(suspects) - limit, "suspected key", "--format json")
+        about = spell("{total:question}, {models:model}", scope)
         yield Section(title, about, table, [*notes, *_item_notes(scope)])
 
 
-def _suspects_table(questions: Sequence[Item]) -> Table:
-    spellings: Spellings = {
-        "question": lambda question: question.sample_hash[:12],
-        "sample": lambda question: str(question.sample_ids[0]),
-        "models": "{models:,}",
-        "difficulty": "{difficulty:.2f}",
-        "discrimination": "{discrimination:.2f}",
-        "p": "{p_wrong_key:.2g}",
-        "reference": lambda question: _one_line(" | ".join(question.references)),
-        "strong models say": lambda question: (
-            f"{_one_line(question.agreed_value)} ({question.agreed_by:,})"
-            if question.agreed_value
-            else ""
-        ),
-    }
-    return table_of(questions, spellings, left=("sample", "reference", "strong models say"))
+def _agreed(question: Item) -> str:
+    value = clip(_one_line(question.agreed_value or ""), _MOST_CHARS)
+    return f"{value} ({question.agreed_by:,})" if question.agreed_value else ""
 
 
-def _one_line(text: str) -> str:
-    return clip(" ".join(text.split()), 30)
+_SUSPECT: dict[str, Spelling] = {
+    "sample": lambda question: str(question.sample_ids[0]),
+    "reference": lambda question: clip(_one_line(" | ".join(question.references)), _MOST_CHARS),
+    "strong models say": _agreed,
+}
 
 
 def _item_notes(scope: EvaluationItems) -> Iterator[str]:
@@ -205,13 +171,14 @@ def _item_notes(scope: EvaluationItems) -> Iterator[str]:
         yield spell("standard error of measurement {standard_error:.3f}", scope)
         if scope.questions_needed is not None:
             yield spell("a reliability of 0.9 needs {questions_needed:question}", scope)
-    if scope.subset is not None:
-        for name, fidelity in (("chosen", scope.subset.chosen), ("random", scope.subset.random)):
-            yield spell(
-                "subset of {questions:question}, {name}: rank correlation {rank_correlation:.3f} "
-                "± {rank_correlation_spread:.3f}, error of means {error:.3f} "
-                "± {error_spread:.3f}, on models left out",
-                fidelity,
-                name=name,
-                questions=scope.subset.questions,
-            )
+    if scope.subset is None:
+        return
+    for name, fidelity in (("chosen", scope.subset.chosen), ("random", scope.subset.random)):
+        yield spell(
+            "subset of {questions:question}, {name}: rank correlation {rank_correlation:.3f} "
+            "± {rank_correlation_spread:.3f}, error of means {error:.3f} "
+            "± {error_spread:.3f}, on models left out",
+            fidelity,
+            name=name,
+            questions=scope.subset.questions,
+        )

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +14,15 @@ import click
 from fastrec.cli.console import print_notice, spell
 from fastrec.cli.options import command
 from fastrec.cli.output import print_answer, run_reading
-from fastrec.cli.tables import Section, Spellings, Table, make_table, more_rows, table_of
+from fastrec.cli.tables import (
+    Section,
+    Spelling,
+    Table,
+    described,
+    make_table,
+    more_rows,
+    table_of,
+)
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
@@ -27,39 +36,6 @@ if TYPE_CHECKING:
 
 _MOST_SHARED = 50
 _MOST_PAIRS = 10  # more do not fit on a screen
-_CSV = {
-    "models": "evaluation_name model_id other_model_id questions other_questions common same_metric"
-    " ids apart hash white_space reference prompt prompt_and_reference",
-    "evaluations": "evaluation_name other_evaluation_name hashes inputs",
-    "names": "model_id other_model_id common same rename",
-    "hashes": "evaluation_name model_id recipe lines",
-    "costs": "evaluation_name model_id answers unknown right priced cost cost_per_right",
-    "calibration": "evaluation_name metric model_id answers left_out confidence accuracy ece brier",
-    "corrected": "evaluation_name metric model_id graded questions labels raw corrected low high"
-    " to_halve",
-}  # the columns of each table, which has them even if it has no rows
-_LEGENDS = {
-    "models": [
-        (
-            "common: questions that both models were asked, by sample_hash; same metric: those "
-            "with a metric that both have"
-        ),
-        (
-            "same id: sample_ids that both have with different hashes; the columns after it say "
-            "what differs"
-        ),
-    ],
-    "hashes": [
-        (
-            "R1 to R10: valid lines whose sample_hash follows this recipe; absent: without one; "
-            "wrong: by no recipe"
-        )
-    ],
-    "corrected": [
-        "corrected: the grader's score of all answers, plus label minus grader on labelled ones",
-        "to halve: labels in all that halve the interval; – if the questions are too few",
-    ],
-}
 
 
 def _run(run: Any, corpus: str, **options: Any) -> Any:
@@ -68,11 +44,6 @@ def _run(run: Any, corpus: str, **options: Any) -> Any:
         if name in options and options[name] is None:
             raise click.UsageError(f"Missing option '--{name}'.")
     return run_reading(run, corpus, **options)
-
-
-def _print(found: Any, name: str, sections: Sequence[Section]) -> None:
-    legends = [_LEGENDS.get(name, [])] if sections else []
-    print_answer(found, sections, legends, names=_CSV[name].split())
 
 
 @command()
@@ -104,7 +75,7 @@ def overlap(corpus: str, by: str, **options: Any) -> None:
     from fastrec.commands.overlap import overlap as run
 
     found = _run(run, corpus, by=by, **options)
-    _print(found, by, _overlap_sections(found))
+    print_answer(found, _overlap_sections(found), table=by)
 
 
 def _overlap_sections(found: Overlap) -> list[Section]:
@@ -113,14 +84,14 @@ def _overlap_sections(found: Overlap) -> list[Section]:
         sections.append(_shared_section(found.evaluations))
     if found.names is not None:
         sections.append(_names_section(found.names))
-    for name, models in groupby(found.hashes or (), key=lambda model: model.evaluation_name):
+    for name, models in groupby(found.hashes or (), key=attrgetter("evaluation_name")):
         sections.append(_hashes_section(name, list(models)))
     return sections
 
 
 def _joins_section(joins: EvaluationJoins) -> Section:
     about = "{models:model}, {questions:question}, {ids:sample_id}"
-    table = make_table((), ())
+    table: Table = ()
     notes = ["there is only one model"]
     if joins.models > 1:
         about += "; all models have {common:question} and {common_ids:sample_id} in common"
@@ -134,23 +105,24 @@ def _joins_section(joins: EvaluationJoins) -> Section:
 def _pairs_table(joins: EvaluationJoins) -> Table:
     from fastrec.commands.overlap.joins import REASONS
 
-    has_other_metrics = any(pair.same_metric < pair.common for pair in joins.pairs)
-    reasons = {
-        reason: heading
-        for reason, heading in REASONS.items()
-        if any(pair.reasons.get(reason) for pair in joins.pairs)
+    groups = joins.groups
+    own: dict[str, Spelling] = {
+        "model": lambda pair: _spelled(groups[pair.first]),
+        "other model": lambda pair: _spelled(groups[pair.second]),
+        "questions": lambda pair: f"{groups[pair.first].questions:,}",
+        "of the other": lambda pair: f"{groups[pair.second].questions:,}",
     }
-    names = ["model", "other model", "questions", "of the other", "common"]
-    names += ["same metric"] * has_other_metrics + ["same id", *reasons.values()]
-    rows = []
-    for pair in joins.pairs[:_MOST_PAIRS]:
-        first = joins.groups[pair.first]
-        second = joins.groups[pair.second]
-        numbers = [first.questions, second.questions, pair.common]
-        numbers += [pair.same_metric] * has_other_metrics + [pair.apart]
-        numbers += [pair.reasons.get(reason, 0) for reason in reasons]
-        rows.append([_spelled(first), _spelled(second), *map("{:,}".format, numbers)])
-    return make_table(names, rows, hidden=("of the other", "questions"))
+    for reason, heading in REASONS.items():
+        if any(pair.reasons.get(reason) for pair in joins.pairs):
+            own[heading] = partial(_number, "reasons", reason)
+    has_other_metrics = any(pair.same_metric < pair.common for pair in joins.pairs)
+    without = () if has_other_metrics else ("same metric",)
+    return table_of("models", joins.pairs[:_MOST_PAIRS], own, without)
+
+
+def _number(counts: str, key: str, item: object) -> str:
+    """Spell one of the counts of an item."""
+    return f"{getattr(item, counts).get(key, 0):,}"
 
 
 def _pairs_notes(joins: EvaluationJoins) -> Iterator[str]:
@@ -173,34 +145,19 @@ def _spelled(group: QuestionGroup) -> str:
     return f"{first} and {len(others)} more" if others else first
 
 
-_SHARED: Spellings = {
-    "evaluation": "{evaluation_name}",
-    "other evaluation": "{other_evaluation_name}",
-    "same hash": "{hashes:,}",
-    "same input": "{inputs:,}",
-    "example": lambda pair: str(pair.examples[0].sample_id),
-    "in the other": lambda pair: str(pair.examples[0].other_sample_id),
-}
-
-
 def _shared_section(pairs: Sequence[SharedQuestions]) -> Section:
     shown = [pair for pair in pairs if pair.examples]
-    table: Table | str = "no question occurs in two evaluations"
-    if shown:
-        left = ("other evaluation", "example", "in the other")
-        table = table_of(shown[:_MOST_SHARED], _SHARED, left)
+    own: dict[str, Spelling] = {
+        "example": lambda pair: str(pair.examples[0].sample_id),
+        "in the other": lambda pair: str(pair.examples[0].other_sample_id),
+    }
+    table = table_of("evaluations", shown[:_MOST_SHARED], own)
     about = spell("{pairs:pair} of evaluations have questions in common", pairs=pairs)
     notes = more_rows(len(shown) - _MOST_SHARED, "pair", "--format json")
     notes.append("same input: input.raw is the same but for white space")
-    return Section("overlap", about, table, notes)
-
-
-_NAMES: Spellings = {
-    "model": "{model_id}",
-    "other model": "{other_model_id}",
-    "common questions": "{common:,}",
-    "same answers": "{same:,}",
-}
+    return Section(
+        "overlap", about, table if shown else "no question occurs in two evaluations", notes
+    )
 
 
 def _names_section(pairs: Sequence[SimilarModels]) -> Section:
@@ -216,23 +173,17 @@ def _names_section(pairs: Sequence[SimilarModels]) -> Section:
         old = json.dumps(pair.other_model_id, ensure_ascii=False)
         new = json.dumps(pair.model_id, ensure_ascii=False)
         notes.append(f"{'' if pair.rename else '# '}{old} = {new}")
-    return Section("names", about, table_of(pairs, _NAMES, left=("other model",)), notes)
+    return Section("names", about, table_of("names", pairs), notes)
 
 
 def _hashes_section(evaluation: str, models: list[ModelRecipes]) -> Section:
     from fastrec.commands.overlap import recipes_of
 
-    spellings: Spellings = {"model": "{model_id}"}
-    for recipe in recipes_of(models):
-        spellings[recipe] = partial(_lines, recipe)
+    recipes = {recipe: partial(_number, "recipes", recipe) for recipe in recipes_of(models)}
     lines = sum(sum(model.recipes.values()) for model in models)
     about = "{models:model}, {lines:line}, by the recipe of their sample_hash"
-    table = table_of(models, spellings)
-    return Section(evaluation, spell(about, models=models, lines=lines), table)
-
-
-def _lines(recipe: str, model: ModelRecipes) -> str:
-    return f"{model.recipes.get(recipe, 0):,}"
+    about = spell(about, models=models, lines=lines)
+    return Section(evaluation, about, table_of("hashes", models, recipes))
 
 
 @command()
@@ -263,7 +214,7 @@ def costs(corpus: str, **options: Any) -> None:
     evaluations = {cost.evaluation_name for cost in found.costs}
     about = spell("{rows:model}, {evaluations:evaluation}", rows=rows, evaluations=evaluations)
     table = make_table(names, rows, hidden=("evaluations", "records"))
-    _print(found, "costs", [Section("cost", about, table, notes)])
+    print_answer(found, [Section("cost", about, table, notes)], table="costs")
 
 
 @command()
@@ -290,27 +241,17 @@ def calibration(corpus: str, **options: Any) -> None:
     from fastrec.commands.calibration import calibration as run
 
     found = _run(run, corpus, **options)
-    _print(found, "calibration", _by_scope(found.models, _calibration_section))
+    sections = _by_scope(found.models, _calibration_section)
+    print_answer(found, sections, table="calibration")
 
 
 def _by_scope(models: Iterable[Any], section: Callable[[str, list[Any]], Section]) -> list[Section]:
     """Make a section for each evaluation and metric."""
-    scopes = groupby(models, key=lambda model: (model.evaluation_name, model.metric))
+    scopes = groupby(models, key=attrgetter("evaluation_name", "metric"))
     return [
-        section(name if metric is None else f"{name} · {metric}", list(some))
-        for (name, metric), some in scopes
+        section(name if metric is None else f"{name} · {metric}", list(group))
+        for (name, metric), group in scopes
     ]
-
-
-_CALIBRATION: Spellings = {
-    "model": "{model_id}",
-    "answers": "{answers:,}",
-    "left out": "{left_out:,}",
-    "confidence": "[??{confidence:.1%}]",
-    "accuracy": "[??{accuracy:.1%}]",
-    "calibration error": "[??{ece:.3f}]",
-    "Brier score": "[??{brier:.3f}]",
-}
 
 
 def _calibration_section(title: str, models: Sequence[Calibration]) -> Section:
@@ -320,7 +261,7 @@ def _calibration_section(title: str, models: Sequence[Calibration]) -> Section:
     ]
     if any(model.left_out for model in models):
         notes.append("left out: answers without a confidence on this scale")
-    return Section(title, counted(len(models), "model"), table_of(ranked, _CALIBRATION), notes)
+    return Section(title, counted(len(models), "model"), table_of("calibration", ranked), notes)
 
 
 @command()
@@ -353,7 +294,7 @@ def corrected(corpus: str, **options: Any) -> None:
     from fastrec.commands.corrected import corrected as run
 
     found = _run(run, corpus, **options)
-    _print(found, "corrected", _by_scope(found.models, _corrected_section))
+    print_answer(found, _by_scope(found.models, _corrected_section), table="corrected")
     if options["labels"]:
         counts = "{labels:label}, {unused:,} that fit no answer; {unfilled:line} without a verdict"
         print_notice(spell(counts, found))
@@ -364,15 +305,6 @@ def corrected(corpus: str, **options: Any) -> None:
 
 
 def _corrected_section(title: str, models: Sequence[CorrectedModel]) -> Section:
-    pattern = ".4g" if models[0].graded else ".1%"
-    spellings: Spellings = {
-        "model": "{model_id}",
-        "questions": "{questions:,}",
-        "labels": "{labels:,}",
-        "raw": f"{{raw:{pattern}}}",
-        "corrected": f"{{corrected:{pattern}}}",
-        "95% interval": f"{{low:{pattern}}} to {{high:{pattern}}}",
-        "to halve": "{to_halve:,}",
-    }
     ranked = sorted(models, key=lambda model: -(model.corrected or 0))
-    return Section(title, counted(len(models), "model"), table_of(ranked, spellings))
+    graded = described("graded", "columns") if models[0].graded else {}
+    return Section(title, counted(len(models), "model"), table_of("corrected", ranked, graded))

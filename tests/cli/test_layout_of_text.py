@@ -78,7 +78,9 @@ def test_models_are_completed_from_the_corpus(
 
 def test_the_work_per_row_of_a_table_does_not_grow_with_their_number() -> None:
     def lines(size: int) -> list[str]:
-        return table_lines(make_table(["name", "number"], [[f"row {n}", n] for n in range(size)]))
+        return list(
+            table_lines(make_table(["name", "number"], [(f"row {n}", n) for n in range(size)]))
+        )
 
     assert lines(11)[:2] == [click.style("  name    number", dim=True), "  row 0        0"]
     assert grows_linearly(lines, 2_000)
