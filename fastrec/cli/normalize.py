@@ -30,7 +30,7 @@ from fastrec.cli.console import (
     terminal_width,
     width_of,
 )
-from fastrec.cli.options import Checked, Command, Size, command, option
+from fastrec.cli.options import Command, command, option, parameter, parameter_tables
 from fastrec.cli.output import asked, run_with_progress, warn_of_terminal
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import (
@@ -224,32 +224,6 @@ def _fitting(rows: Sequence[tuple[str, ...]]) -> Sequence[Sequence[str]]:
     ]
 
 
-def _check_max_rejects(number: str) -> None:
-    from fastrec.normalize.options import parse_max_rejects
-
-    parse_max_rejects(number)
-
-
-# What click needs to know of an option, besides what `Options` says of it.
-_MORE: dict[str, dict[str, Any]] = {
-    "sort_by": {
-        "metavar": "FIELDS",
-        "show_default": "evaluation_name, sample_hash, model_id, evaluation_id, sample_id, and "
-        "evaluation_result_id if records have it",
-    },
-    "map": {"metavar": "FILE|eee", "type": click.Path(), "multiple": True},
-    "labels": {"metavar": "FILE", "type": click.Path()},
-    "fixes": {"metavar": "FILE", "type": click.Path()},
-    "max_rejects": {
-        "type": Checked("N|N%", _check_max_rejects),
-        "show_default": "publish in any case; exit 1 if any line is rejected",
-    },
-    "scheduler": {"metavar": "ADDRESS", "show_default": "a cluster on this machine"},
-    "memory": {"show_default": "512MiB per job"},
-}
-_FROM_ENVIRONMENT = ("engine", "scheduler", "memory")
-
-
 class _Normalize(Command):
     """A command that has an option for each field of `Options`.
 
@@ -287,20 +261,18 @@ def _list_options() -> list[click.Parameter]:
 def _option_for(name: str, about: About) -> Callable[[Any], Any]:
     from fastrec.normalize.options import DEFAULTS, spell_size
 
-    more = dict(_MORE.get(name, {}))
+    settings = {"help": about.help} | parameter_tables("normalize")["options"].get(name, {})
     default = DEFAULTS[name]
-    spelled = f"--{name.replace('_', '-')}"
-    if name in _FROM_ENVIRONMENT:
-        more["envvar"] = f"FASTREC_{name.upper()}"
-    if default is False:
-        return option(spelled, about.help)
+    usage = f"--{name.replace('_', '-')}"
     if about.choices:
-        return option(f"{spelled} {'|'.join(about.choices)}", about.help, **more)
-    if about.is_size:
-        more["type"] = Size()
-    if default:
-        more["default"] = spell_size(default) if about.is_size else default
-    return option(spelled, about.help, **{"type": None} | more)
+        usage += f" {'|'.join(about.choices)}"
+    elif about.is_size:
+        settings["type"] = "SIZE"
+    elif default is not False:
+        settings.setdefault("type", "like the default")
+    if default and not about.choices:
+        settings["default"] = spell_size(default) if about.is_size else default
+    return parameter(usage, settings)
 
 
 @command(cls=_Normalize)

@@ -95,22 +95,13 @@ def _check_repairs(names: str) -> None:
     repair_codes(field_names("repair", names))
 
 
-# The headings of help, and the options below each. Filters count only where a command has them all.
+def _check_max_rejects(number: str) -> None:
+    from fastrec.normalize.options import parse_max_rejects
+
+    parse_max_rejects(number)
+
+
 _OWN = "Options"
-_FILTERS = "Filters"
-_HEADINGS = {
-    _OWN: (),  # of the command: every option that is not listed below
-    _FILTERS: tuple(FILTERS),
-    "Output": (
-        "output", "format", "digits", "caption", "all", "raw_cells", "full", "overwrite", "quiet",
-    ),
-    "Running": ("jobs", "memory", "work_dir", "no_progress", "verbose", "help"),
-    "Rarely needed": (
-        "files_from", "max_line_bytes", "max_window", "part_size", "compression", "level", "engine",
-        "scheduler", "trust", "judge", "check", "fresh",
-    ),
-}  # fmt: skip
-_HEADING_OF = {name: heading for heading, names in _HEADINGS.items() for name in names}
 
 
 def options_by_heading(
@@ -118,12 +109,14 @@ def options_by_heading(
 ) -> dict[str, list[click.Option]]:
     """Return the options of a command below the headings of its help, in their order."""
     options = [option for option in command.get_params(context) if isinstance(option, click.Option)]
-    has_filters = FILTERS.keys() <= {option.name for option in options}
-    by_heading: dict[str, list[click.Option]] = {heading: [] for heading in _HEADINGS}
+    headings: dict[str, list[str]] = parameter_tables("headings")["options"]
+    if FILTERS.keys() <= {option.name for option in options}:
+        headings = {_OWN: [], "Filters": list(FILTERS)} | headings
+    heading_of = {name: heading for heading, names in headings.items() for name in names}
+    by_heading: dict[str, list[click.Option]] = {_OWN: [], **{heading: [] for heading in headings}}
     for option in options:
         name = option.opts[-1].removeprefix("--").replace("-", "_")
-        heading = _HEADING_OF.get(name, _OWN)
-        by_heading[_OWN if heading == _FILTERS and not has_filters else heading].append(option)
+        by_heading[heading_of.get(name, _OWN)].append(option)
     return {heading: options for heading, options in by_heading.items() if options}
 
 
@@ -149,33 +142,34 @@ def command(cls: type[Command] = Command, **own: _Decorator) -> Callable[[_Comma
     """Make a command: its help is the docstring, and its parameters are those of its table."""
 
     def make(function: _Command) -> click.Command:
-        table = dict(_tables(function.__module__.rpartition(".")[2])[function.__name__])
+        table = dict(parameter_tables(function.__module__.rpartition(".")[2])[function.__name__])
         summary = table.pop("summary")
         if "-v --verbose" not in table:
             table["verbose"] = "shared"
         for name, about in reversed(table.items()):  # click reverses their order, too
-            function = (own[name] if about == "own" else _parameter(name, about))(function)
+            function = (own[name] if about == "own" else parameter(name, about))(function)
         return click.command(cls=cls, short_help=summary)(function)
 
     return make
 
 
 @cache
-def _tables(module: str) -> dict[str, dict[str, Any]]:
+def parameter_tables(module: str) -> dict[str, dict[str, Any]]:
     data = get_data("fastrec.cli", f"parameters/{module}.toml")
     assert data
     return tomllib.loads(data.decode())
 
 
-def _parameter(name: str, about: Any) -> _Decorator:
+def parameter(name: str, about: Any) -> _Decorator:
     """Make a parameter from its entry in the table of a command."""
     if about == "shared" and name == "filters":
         return _add_filters
     if about == "shared":
-        about = dict(_tables("shared")[name])
+        about = dict(parameter_tables("shared")[name])
         name = about.pop("usage")
     if name == "format":
-        uses = ", ".join(f"{choice} {_FORMATS[choice]}" for choice in about)
+        formats = parameter_tables("headings")["formats"]
+        uses = ", ".join(f"{choice} {formats[choice]}" for choice in about)
         return option(f"--format output_format {'|'.join(about)}", f"Output format: {uses}.")
     settings = {"help": about} if isinstance(about, str) else dict(about)
     if "choices" in settings:
@@ -190,7 +184,7 @@ def _parameter(name: str, about: Any) -> _Decorator:
 
 
 # Types of values, by the names that stand for them; others are text.
-_TYPES: dict[str, click.ParamType] = {  # type: ignore[type-arg,unused-ignore]
+_TYPES: dict[str, click.ParamType | None] = {  # type: ignore[type-arg,unused-ignore]
     "N": Count(min=1),
     "FILE": click.Path(),
     "DIR": click.Path(),
@@ -210,6 +204,8 @@ _TYPES: dict[str, click.ParamType] = {  # type: ignore[type-arg,unused-ignore]
     "file or -": click.Path(dir_okay=False, allow_dash=True),
     "path or -": click.Path(allow_dash=True),
     "repairs": Checked("names", _check_repairs),
+    "N|N%": Checked("N|N%", _check_max_rejects),
+    "like the default": None,
 }
 
 
@@ -240,18 +236,6 @@ def option(usage: str, help: str, **more: Any) -> _Decorator:  # noqa: A002 - cl
     if "envvar" in settings:
         settings["show_envvar"] = True
     return click.option(*names, help=help, **settings)
-
-
-_FORMATS = {
-    "text": "for people",
-    "json": "for programs",
-    "csv": "for spreadsheets",
-    "markdown": "for a pull request",
-    "github": "for annotations of a GitHub workflow",
-    "latex": "for a paper",
-    "html": "for a browser",
-    "parquet": "for data frames, with -o",
-}
 
 
 # The shell completes names from the summary of the corpus in the command line. If there is none, or
