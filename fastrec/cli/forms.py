@@ -128,11 +128,11 @@ def _run(tables: Tables, query: str, output_format: str, output: str | None) -> 
     ):
         if result is None:
             return
-        path = None if output is None else stack.enter_context(replacing(output))
-        if path is not None and output_format == "parquet":
-            write_result(result, path)
-            return
-        if path is not None:
+        if output is not None:
+            path = stack.enter_context(replacing(output))
+            if output_format == "parquet":
+                write_result(result, path)
+                return
             out = stack.enter_context(open(path, "w", encoding="utf-8", newline=""))  # noqa: PTH123
             stack.enter_context(contextlib.redirect_stdout(out))
         printers = {"json": _print_json, "csv": _print_csv}
@@ -147,12 +147,10 @@ def _print_json(result: Result) -> None:
     names = result.schema.names
     before = "["
     for batch in result.batches:
-        documents = [encode(dict(zip(names, row, strict=True))) for row in _rows(batch)]
-        texts = [
-            msgspec.json.format(document).decode().replace("\n", "\n  ") for document in documents
-        ]
-        if texts:
-            click.echo(f"{before}\n  " + ",\n  ".join(texts), nl=False)
+        documents = [dict(zip(names, row, strict=True)) for row in _rows(batch)]
+        if documents:
+            text = msgspec.json.format(encode(documents)).decode()
+            click.echo(before + text.removeprefix("[").removesuffix("\n]"), nl=False)
             before = ","
     click.echo("[]" if before == "[" else "\n]")
 
@@ -226,49 +224,45 @@ def _encoder() -> Callable[[Any], bytes]:
 
 
 def _prompt(tables: Tables) -> None:
-    with _history():
-        if sys.stdin.isatty():
-            click.echo(
-                "SQL over the tables answers, questions, models and records. \\d lists them, \\q "
-                "leaves."
-            )
-        lines: list[str] = []
-        while True:
-            is_last = False
+    is_terminal = sys.stdin.isatty()
+    if is_terminal:
+        click.echo(
+            "SQL over the tables answers, questions, models and records. \\d lists them, "
+            "\\q leaves."
+        )
+    with _history() if is_terminal else contextlib.nullcontext():
+        text = ""
+        is_last = False
+        while not is_last:
+            line = ""
             try:
-                line = input(("   > " if lines else "sql> ") if sys.stdin.isatty() else "")
+                line = input(("   > " if text else "sql> ") if is_terminal else "")
             except EOFError:
-                line = ""
                 is_last = True
             except KeyboardInterrupt:
                 click.echo()
-                lines = []
+                text = ""
                 continue
-            if not lines and line.strip() in ("\\d", "\\q"):
-                if line.strip() == "\\q":
-                    return
+            if not text and line.strip() == "\\q":
+                return
+            if not text and line.strip() == "\\d":
                 _print_schema()
                 continue
-            lines.append(line)
-            query = "\n".join(lines).strip()
+            text += f"{line}\n"
+            query = text.strip()
             if query and (is_last or query.endswith(";")):
-                lines = []
+                text = ""
                 try:
                     _run(tables, query, "text", None)
                 except FastrecError as exc:
-                    if not sys.stdin.isatty():
+                    if not is_terminal:
                         raise
                     print_error(str(exc))
-            if is_last:
-                return
 
 
 @contextlib.contextmanager
 def _history() -> Iterator[None]:
     """Complete the names of tables and columns, and remember the queries of earlier prompts."""
-    if not sys.stdin.isatty():
-        yield
-        return
     try:
         import readline
     except ImportError:
