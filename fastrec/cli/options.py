@@ -257,12 +257,10 @@ def complete_names(
         from click.shell_completion import CompletionItem
 
         # While an option has no value, click may take the arguments before it for further ones.
-        given: list[Any] = list(context.args)
-        for value in context.params.values():
-            given += value if isinstance(value, (list, tuple)) else [value]
         names: set[str] = set()
-        for path in given:
-            names.update(_names(path, kind) if isinstance(path, str) else ())
+        for value in (context.args, *context.params.values()):
+            for path in value if isinstance(value, (list, tuple)) else [value]:
+                names.update(_names(path, kind) if isinstance(path, str) else ())
         words = [_word(name) for name in sorted(names) if name.startswith(incomplete)]
         return [CompletionItem(word) for word in words if word][:_MOST]
 
@@ -307,6 +305,6 @@ def _add_filters(function: _Command) -> _Command:
         usage = f"--{name.replace('_', '-')}"
         if name not in OUTCOMES:
             usage += f" {about.metavar}..."
-        complete = {"shell_complete": complete_names(about.names)} if about.names else {}
-        function = option(usage, about.help, **complete)(function)
+        settings = {"help": about.help} | ({"complete": about.names} if about.names else {})
+        function = parameter(usage, settings)(function)
     return function
