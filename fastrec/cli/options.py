@@ -26,7 +26,7 @@ import click
 
 from fastrec.cli.output import Output
 from fastrec.errors import UsageError
-from fastrec.parameters import CORES, FILTERS, OUTCOMES
+from fastrec.parameters import CORES, FILTERS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -110,7 +110,7 @@ def options_by_heading(
     """Return the options of a command below the headings of its help, in their order."""
     options = [option for option in command.get_params(context) if isinstance(option, click.Option)]
     headings: dict[str, list[str]] = parameter_tables("headings")["options"]
-    if FILTERS.keys() <= {option.name for option in options}:
+    if set(FILTERS) <= {option.name for option in options}:
         headings = {_OWN: [], "Filters": list(FILTERS)} | headings
     heading_of = {name: heading for heading, names in headings.items() for name in names}
     by_heading: dict[str, list[click.Option]] = {_OWN: [], **{heading: [] for heading in headings}}
@@ -301,10 +301,6 @@ def _word(name: str) -> str:
 
 
 def _add_filters(function: _Command) -> _Command:
-    for name, about in reversed(FILTERS.items()):
-        usage = f"--{name.replace('_', '-')}"
-        if name not in OUTCOMES:
-            usage += f" {about.metavar}..."
-        settings = {"help": about.help} | ({"complete": about.names} if about.names else {})
-        function = parameter(usage, settings)(function)
+    for usage, about in reversed(parameter_tables("filters")["filters"].items()):
+        function = parameter(usage, about)(function)
     return function
