@@ -228,19 +228,19 @@ def _verdict(result: Difference) -> tuple[str, str]:
         "[?, {unanswered:,} without answers in OLD]",
         **dict.fromkeys(("compared", "missing", "incomplete", "unanswered"), 0) | statuses,
     )
-    p_value = f"{'adjusted p' if result.p_adjust == 'bh' else 'p'} < {result.p:g}"
+    is_adjusted = result.p_adjust == "bh"
+    p_value = f"{'adjusted p' if is_adjusted else 'p'} < {result.p:g}"
     if result.failed:
         word = result.failures[0].reason.replace("regressed", "regression")
         return word, f"{_reasons(result)}; {numbers}"
     if result.fail_on is not None:
         lost = f"no model lost more than {result.fail_on:g} points with {p_value}"
         return "no regression", f"{lost}; {numbers}"
-    p_of = attrgetter("p_adjusted" if result.p_adjust == "bh" else "p")
-    changes = [
-        model.points or 0
-        for model in result.models
-        if p_of(model) is not None and p_of(model) < result.p
-    ]
+    changes = []
+    for model in result.models:
+        p = model.p_adjusted if is_adjusted else model.p
+        if p is not None and p < result.p:
+            changes.append(model.points or 0)
     worse = sum(points < 0 for points in changes)
     scopes = set(map(_scope, result.models))
     per_metric = " and metric" if len(scopes) > len({name for name, _ in scopes}) else ""

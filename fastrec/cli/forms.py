@@ -39,18 +39,8 @@ if TYPE_CHECKING:
 _MOST_ROWS = 1000  # printed as a table for people
 _WIDEST = 60  # characters of a cell in such a table
 _KEYWORDS = [
-    "select",
-    "from",
-    "where",
-    "group",
-    "by",
-    "order",
-    "limit",
-    "count",
-    "avg",
-    "distinct",
-    "ilike",
-]
+    "select", "from", "where", "group", "by", "order", "limit", "count", "avg", "distinct", "ilike",
+]  # fmt: skip
 _NUMBERS = ("int", "float", "double", "decimal")
 _PLAIN = frozenset({int, float, str})  # types of cells that CSV has as they are
 

@@ -41,7 +41,7 @@ _MOST_PAIRS = 10  # more do not fit on a screen
 def _run(run: Any, corpus: str, **options: Any) -> Any:
     """Run a command that needs prices or a confidence, which other commands may have."""
     for name in ("prices", "confidence"):
-        if name in options and options[name] is None:
+        if options.get(name, "") is None:
             raise click.UsageError(f"Missing option '--{name}'.")
     return run_reading(run, corpus, **options)
 
