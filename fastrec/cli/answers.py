@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -118,7 +118,14 @@ class AnswerPrinter:
         self._has_cut = False
         self._graded: set[str | None] = set()  # metrics whose answers are not right or wrong
 
-    def print_question(self, question: ShownQuestion) -> None:
+    def print(self, question: ShownQuestion, labels: Mapping[str, str] = {}) -> None:
+        """Print a question and its answers, with the labels of their models."""
+        self._question(question)
+        for answer in question.answers:
+            click.echo()
+            self._answer(answer, labels.get(answer.model_id, ""))
+
+    def _question(self, question: ShownQuestion) -> None:
         self._graded = {tally.metric for tally in question.tallies if tally.graded}
         self._section("question", question.question, (2_000, 30))
         if question.prompt and question.prompt != question.question:
@@ -130,7 +137,7 @@ class AnswerPrinter:
             self._section("reference", reference, (1_000, 12))
         self._choices(question.choices)
 
-    def print_answer(self, answer: ShownAnswer, label: str = "") -> None:
+    def _answer(self, answer: ShownAnswer, label: str) -> None:
         click.echo(label + _headline(answer, self._graded))
         for verdict in answer.verdicts:
             for line in _facts(verdict, answer):
@@ -349,10 +356,7 @@ def _print_shown(shown: Shown, *, full: bool) -> None:
         say("{evaluation_name:bold}, sample {sample}, hash {sample_hash}", question, sample=sample)
         for tally in question.tallies:
             _print_tally(tally, question)
-        printer.print_question(question)
-        for answer in question.answers:
-            click.echo()
-            printer.print_answer(answer)
+        printer.print(question)
         if not question.answers:
             click.echo("\nno answer matches the filters")
     printer.print_notice()
@@ -474,10 +478,7 @@ def _print_comparison(result: Comparison, *, full: bool) -> None:
             say(head, title=_title(scope), number=number, about=_about(example, scope))
             question = example.question
             say("{:dim}", spell("sample {sample_id}, hash {sample_hash}", question))
-            printer.print_question(question)
-            for answer in question.answers:
-                click.echo()
-                printer.print_answer(answer, "A  " if answer.model_id == result.a else "B  ")
+            printer.print(question, {result.b: "B  ", result.a: "A  "})
     printer.print_notice()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,21 +16,27 @@ from fastrec.cli.console import (
     format_repairable,
     print_error,
     print_exactly,
+    print_json,
     print_notice,
     print_stderr,
+    safe,
     say,
     spell,
+    styled,
 )
 from fastrec.cli.options import command
 from fastrec.cli.output import asked, print_answer, run_with_progress, warn_of_terminal
-from fastrec.cli.tables import locations_text, print_findings, print_groups
 from fastrec.errors import shown
 
 if TYPE_CHECKING:
     from fastrec.commands.check_pairs import PairCheck
     from fastrec.commands.rejects import RejectGroup, Rejects
-    from fastrec.commands.validate import UpgradeReport
+    from fastrec.commands.validate import UpgradeReport, Validation
     from fastrec.commands.verify import Verification
+    from fastrec.judge.findings import FindingGroup
+
+_MOST_GROUPS = 20  # more do not fit on a screen
+_Remarks = tuple[str, Sequence[str]]  # at the end of a line, and below it
 
 
 @command()
@@ -303,3 +310,62 @@ def _print_verification(result: Verification) -> None:
     )
     for line in skipped_lines(result.skipped):
         say("{}", line)
+
+
+def print_findings(report: Validation | PairCheck, output_format: str, where: str) -> None:
+    """Print the findings of a command as `text`, `json` or `github`.
+
+    `where` says what lists those that text omits.
+    """
+    if output_format == "json":
+        print_json(report)
+    elif output_format == "text":
+        print_groups(report.groups, sum(report.codes.values()), f"other findings; {where} has more")
+    else:
+        for group in report.groups:
+            click.echo(_workflow_command(group))
+
+
+def _workflow_command(group: FindingGroup) -> str:
+    """Spell a command of a GitHub workflow, which shows the group beside its first line."""
+    first = group.locations[0]
+    more = f" (and {group.count - 1:,} more)" if group.count > 1 else ""
+    message = f"{group.path}: {group.message} [{group.code}]{more}"
+    level = "notice" if group.severity == "note" else group.severity
+    source = _escaped_for_workflow(first.source, "\r\n%:,")
+    text = _escaped_for_workflow(message, "\r\n%")
+    return f"::{level} file={source},line={first.line},title={group.code}::{text}"
+
+
+def _escaped_for_workflow(text: str, special: str) -> str:
+    return safe("".join(f"%{ord(char):02X}" if char in special else char for char in text))
+
+
+def print_groups(
+    groups: Sequence[FindingGroup],
+    count: int,
+    rest: str,
+    about: Callable[[Any], _Remarks] = lambda _: ("", ()),
+) -> None:
+    """Print the first groups of findings, each with its number and an example.
+
+    `rest` describes the findings that are not shown, out of `count`; `about` makes remarks on a
+    group.
+    """
+    colours = {"error": "red", "warning": "yellow"}
+    for group in groups[:_MOST_GROUPS]:
+        remark, further = about(group)
+        severity = styled(group.severity, fg=colours.get(group.severity, "cyan"))
+        line = "{severity} {code}  {count:,} ×[?, judged as {version}]{remark}"
+        say(line, group, severity=severity, remark=remark)
+        say("    {path}: {message}", group)
+        for line in (locations_text(group), *further):
+            say("    {}", line)
+    if hidden := count - sum(group.count for group in groups[:_MOST_GROUPS]):
+        click.echo(f"… and {hidden:,} {rest}")
+
+
+def locations_text(found: Any) -> str:
+    """Say where the first lines of a group are."""
+    places = ", ".join(f"{location.source}:{location.line}" for location in found.locations)
+    return f"{places}, …" if found.count > len(found.locations) else places

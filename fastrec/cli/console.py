@@ -290,8 +290,6 @@ def _pieces(text: str, width: int) -> Iterator[str]:
 
 # Functions that erase a line that is drawn again and again.
 _status_lines: list[Callable[[], None]] = []
-# The names of columns that the terminal was too narrow for, until `print_hidden` lists them.
-hidden_columns: dict[str, None] = {}
 
 
 def print_json(document: object) -> None:
@@ -307,13 +305,6 @@ def print_json(document: object) -> None:
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines, all at once: there can be a million of them."""
     click.echo("\n".join(lines))
-
-
-def print_hidden() -> None:
-    if hidden_columns:
-        names = ", ".join(hidden_columns)
-        print_notice(f"the terminal is too narrow for these columns: {names}")
-        hidden_columns.clear()
 
 
 def print_exactly(lines: bytes) -> None:

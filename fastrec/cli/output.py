@@ -17,7 +17,6 @@ from fastrec.cli import memory
 from fastrec.cli.console import (
     allow_broken_pipe,
     explain_damage,
-    print_hidden,
     print_json,
     print_lines,
     print_notice,
@@ -28,6 +27,7 @@ from fastrec.cli.tables import (
     Legends,
     Section,
     described,
+    hidden_columns,
     latex_lines,
     markdown_lines,
     text_lines,
@@ -139,7 +139,9 @@ def print_answer(
                 sections = list(map(with_units, sections))
             if sections and table:
                 legends = [described(table, "legend")]
-            lines = list(_TABLES[output_format](sections, legends, asked().caption))
-            if lines or output_format != "text":
-                print_lines(lines)
-    print_hidden()
+            if sections or output_format != "text":
+                print_lines(_TABLES[output_format](sections, legends, asked().caption))
+    if hidden_columns:
+        names = ", ".join(hidden_columns)
+        print_notice(f"the terminal is too narrow for these columns: {names}")
+        hidden_columns.clear()

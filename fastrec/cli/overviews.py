@@ -85,13 +85,13 @@ def leaderboard(corpus: str, **options: Any) -> None:
     from fastrec.commands.leaderboard import leaderboard as run
 
     board = run_reading(run, corpus, **options, notice=print_notice)
-    printers: dict[str, Any] = {
-        "html": lambda: print_exactly(board.to_page().encode("utf-8", "backslashreplace"))
-    }
-    if not board.models:
-        printers["text"] = lambda: None
-    sections = _sections(board, asked().digits)
-    print_answer(board, sections, [board.notes()], for_paper=True, **printers)
+    print_answer(
+        board,
+        _sections(board, asked().digits),
+        [board.notes()],
+        for_paper=True,
+        html=lambda: print_exactly(board.to_page().encode("utf-8", "backslashreplace")),
+    )
     exit_if_incomplete(board.models, board.damaged)
 
 

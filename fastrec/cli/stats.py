@@ -238,8 +238,7 @@ def stats(paths: tuple[str, ...], show_all: bool, **options: Any) -> None:
     most = None
     if rows > _MOST_ROWS and output_format == "text" and not show_all:
         most = max(_MOST_ROWS // len(found.evaluations), _LEAST_ROWS)
-    printers: dict[str, Any] = {"csv": lambda: _print_csv(found)}
-    if not found.evaluations:
-        printers["text"] = lambda: None
-    print_answer(found, _sections(found, most), _legends(found, most), for_paper=True, **printers)
+    sections = _sections(found, most)
+    legends = _legends(found, most)
+    print_answer(found, sections, legends, for_paper=True, csv=lambda: _print_csv(found))
     exit_if_incomplete(found.evaluations, found.damaged)

@@ -14,15 +14,12 @@ import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pkgutil import get_data
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 from fastrec.cli.console import (
-    hidden_columns,
-    print_json,
     safe,
-    say,
     spell,
     styled,
     width_of,
@@ -30,13 +27,7 @@ from fastrec.cli.console import (
 from fastrec.errors import counted
 from fastrec.wording import NONE
 
-if TYPE_CHECKING:
-    from fastrec.commands.check_pairs import PairCheck
-    from fastrec.commands.validate import Validation
-    from fastrec.judge.findings import FindingGroup
-
-
-_MOST_GROUPS = 20  # more do not fit on a screen
+hidden_columns: dict[str, None] = {}  # the terminal was too narrow for columns of these names
 _LATEX = str.maketrans(
     {
         **{char: f"\\{char}" for char in "&%$#_{}"},
@@ -49,7 +40,6 @@ _LATEX = str.maketrans(
         "·": r"$\cdot$",
     }
 )
-_Remarks = tuple[str, Sequence[str]]  # at the end of a line, and below it
 
 
 class Column(NamedTuple):
@@ -283,62 +273,3 @@ def _latex(text: str) -> str:
     ('a\\_b 5\\% $\\pm$ 1', '\\textbackslash{}x\\{y\\}\\textasciicircum{}')
     """
     return safe(text).translate(_LATEX)
-
-
-def print_findings(report: Validation | PairCheck, output_format: str, where: str) -> None:
-    """Print the findings of a command as `text`, `json` or `github`.
-
-    `where` says what lists those that text omits.
-    """
-    if output_format == "json":
-        print_json(report)
-    elif output_format == "text":
-        print_groups(report.groups, sum(report.codes.values()), f"other findings; {where} has more")
-    else:
-        for group in report.groups:
-            click.echo(_workflow_command(group))
-
-
-def _workflow_command(group: FindingGroup) -> str:
-    """Spell a command of a GitHub workflow, which shows the group beside its first line."""
-    first = group.locations[0]
-    more = f" (and {group.count - 1:,} more)" if group.count > 1 else ""
-    message = f"{group.path}: {group.message} [{group.code}]{more}"
-    level = "notice" if group.severity == "note" else group.severity
-    source = _escaped_for_workflow(first.source, "\r\n%:,")
-    text = _escaped_for_workflow(message, "\r\n%")
-    return f"::{level} file={source},line={first.line},title={group.code}::{text}"
-
-
-def _escaped_for_workflow(text: str, special: str) -> str:
-    return safe("".join(f"%{ord(char):02X}" if char in special else char for char in text))
-
-
-def print_groups(
-    groups: Sequence[FindingGroup],
-    count: int,
-    rest: str,
-    about: Callable[[Any], _Remarks] = lambda _: ("", ()),
-) -> None:
-    """Print the first groups of findings, each with its number and an example.
-
-    `rest` describes the findings that are not shown, out of `count`; `about` makes remarks on a
-    group.
-    """
-    colours = {"error": "red", "warning": "yellow"}
-    for group in groups[:_MOST_GROUPS]:
-        remark, further = about(group)
-        severity = styled(group.severity, fg=colours.get(group.severity, "cyan"))
-        line = "{severity} {code}  {count:,} ×[?, judged as {version}]{remark}"
-        say(line, group, severity=severity, remark=remark)
-        say("    {path}: {message}", group)
-        for line in (locations_text(group), *further):
-            say("    {}", line)
-    if hidden := count - sum(group.count for group in groups[:_MOST_GROUPS]):
-        click.echo(f"… and {hidden:,} {rest}")
-
-
-def locations_text(found: Any) -> str:
-    """Say where the first lines of a group are."""
-    places = ", ".join(f"{location.source}:{location.line}" for location in found.locations)
-    return f"{places}, …" if found.count > len(found.locations) else places
