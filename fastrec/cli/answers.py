@@ -129,7 +129,7 @@ class AnswerPrinter:
         self._graded = {tally.metric for tally in question.tallies if tally.graded}
         self._section("question", question.question, (2_000, 30))
         if question.prompt and question.prompt != question.question:
-            if self._full:
+            if self._full:  # so no limit applies
                 self._section("prompt", question.prompt, (0, 0))
             else:
                 self._fold("", "prompt: {prompt:character}", question)

@@ -3,6 +3,7 @@
 `parameters/MODULE.toml` lists the parameters of the commands of a module, in the order of the help:
 
     corpus = "shared"                   a parameter of `parameters/shared.toml`, the same everywhere
+    filters = "shared"                  all parameters of `parameters/filters.toml`
     "--limit N" = "At most N records."  an option, spelled as in a usage line, and its help
     "--seed".default = 0                the help and other settings of an option
     question = {}                       an argument, and its settings
@@ -17,7 +18,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from pkgutil import get_data
 from typing import TYPE_CHECKING, Any
@@ -146,7 +147,11 @@ def command(cls: type[Command] = Command, **own: _Decorator) -> Callable[[_Comma
         summary = table.pop("summary")
         if "-v --verbose" not in table:
             table["verbose"] = "shared"
-        for name, about in reversed(table.items()):  # click reverses their order, too
+        parameters: dict[str, Any] = {}
+        for name, about in table.items():
+            is_list = name == "filters"
+            parameters |= parameter_tables(name)[name] if is_list else {name: about}
+        for name, about in reversed(parameters.items()):  # click reverses their order, too
             function = (own[name] if about == "own" else parameter(name, about))(function)
         return click.command(cls=cls, short_help=summary)(function)
 
@@ -162,8 +167,6 @@ def parameter_tables(module: str) -> dict[str, dict[str, Any]]:
 
 def parameter(name: str, about: Any) -> _Decorator:
     """Make a parameter from its entry in the table of a command."""
-    if about == "shared" and name == "filters":
-        return _add_filters
     if about == "shared":
         about = dict(parameter_tables("shared")[name])
         name = about.pop("usage")
@@ -177,7 +180,7 @@ def parameter(name: str, about: Any) -> _Decorator:
     elif "type" in settings:
         settings["type"] = _TYPES[settings["type"]]
     if "complete" in settings:
-        settings["shell_complete"] = complete_names(settings.pop("complete"))
+        settings["shell_complete"] = partial(_complete, settings.pop("complete"))
     if name == "-j --jobs N":
         settings["default"] = CORES
     return (option if name.startswith("-") else click.argument)(name, **settings)
@@ -246,25 +249,19 @@ _LARGEST = 64 << 20  # bytes of a summary that is read for completion
 _MOST = 1000  # completions
 
 
-def complete_names(
-    kind: str,
-) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Return a function that completes `evaluations`, `metrics` or `models`."""
+def _complete(
+    kind: str, context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Complete `evaluations`, `metrics` or `models`."""
+    from click.shell_completion import CompletionItem
 
-    def complete(
-        context: click.Context, _parameter: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem
-
-        # While an option has no value, click may take the arguments before it for further ones.
-        names: set[str] = set()
-        for value in (context.args, *context.params.values()):
-            for path in value if isinstance(value, (list, tuple)) else [value]:
-                names.update(_names(path, kind) if isinstance(path, str) else ())
-        words = [_word(name) for name in sorted(names) if name.startswith(incomplete)]
-        return [CompletionItem(word) for word in words if word][:_MOST]
-
-    return complete
+    # While an option has no value, click may take the arguments before it for further ones.
+    names: set[str] = set()
+    for value in (context.args, *context.params.values()):
+        for path in value if isinstance(value, (list, tuple)) else [value]:
+            names.update(_names(path, kind) if isinstance(path, str) else ())
+    words = [_word(name) for name in sorted(names) if name.startswith(incomplete)]
+    return [CompletionItem(word) for word in words if word][:_MOST]
 
 
 def _names(corpus: str, kind: str) -> list[str]:
@@ -298,9 +295,3 @@ def _word(name: str) -> str:
     if _PLAIN.fullmatch(name) or not os.environ.get("_FASTREC_COMPLETE", "").startswith("bash"):
         return name
     return f"'{name}'" if _QUOTABLE.fullmatch(name) else ""
-
-
-def _add_filters(function: _Command) -> _Command:
-    for usage, about in reversed(parameter_tables("filters")["filters"].items()):
-        function = parameter(usage, about)(function)
-    return function
