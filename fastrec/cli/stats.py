@@ -50,18 +50,6 @@ _NO_ANSWERS = (
     "every record has an error, so there are no answers; --errors-as-wrong counts them as wrong"
 )
 
-# The attributes of models with other names than their columns.
-_FIELDS = {
-    "records_with_tokens": "tokens.records",
-    "input_tokens": "tokens.input",
-    "output_tokens": "tokens.output",
-    "total_tokens": "tokens.total",
-    "records_with_latency": "latency_ms.records",
-    "latency_ms_p50": "latency_ms.p50",
-    "latency_ms_p90": "latency_ms.p90",
-    "latency_ms_p99": "latency_ms.p99",
-}
-
 
 def _interval(low: float | None, high: float | None, digits: int | None) -> str:
     decimals = 1 if digits is None else digits
@@ -153,6 +141,7 @@ def _of_series(how: str, digits: int | None, model: ModelStats) -> str:
 
 def _print_csv(found: Stats) -> None:
     """Print one table of all models and scopes, with numbers in full precision."""
+    fields = described("stats", "fields")
     rows = []
     series: dict[str, None] = {}
     for one in found.evaluations:
@@ -160,7 +149,7 @@ def _print_csv(found: Stats) -> None:
             row: dict[str, Any] = {"evaluation_name": one.evaluation_name, "metric": one.metric}
             row |= {"rank": rank, "graded": one.graded}
             columns = [name for name in described("stats", "csv") if name not in row]
-            row |= {name: attrgetter(_FIELDS.get(name, name))(model) for name in columns}
+            row |= {name: attrgetter(fields.get(name, name))(model) for name in columns}
             rows.append(row | model.series)
             series |= dict.fromkeys(model.series)
     click.echo(csv_text(rows, [*described("stats", "csv"), *series]), nl=False)
