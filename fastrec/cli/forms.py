@@ -195,7 +195,7 @@ def _values(column: pa.Array) -> list[Any]:
 
 def _cell(value: Any, widest: int | None) -> str:
     text = f"{value:.6g}" if isinstance(value, float) else safe(_text(value))
-    return text if widest is None else clip(text, widest)
+    return clip(text, widest)
 
 
 def _text(value: Any) -> str:

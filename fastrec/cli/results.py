@@ -189,8 +189,8 @@ def _hashes_section(evaluation: str, models: list[ModelRecipes]) -> Section:
 
     recipes = {recipe: partial(_number, "recipes", recipe) for recipe in recipes_of(models)}
     lines = sum(sum(model.recipes.values()) for model in models)
-    about = "{models:model}, {lines:line}, by the recipe of their sample_hash"
-    about = spell(about, models=models, lines=lines)
+    text = "{models:model}, {lines:line}, by the recipe of their sample_hash"
+    about = spell(text, models=models, lines=lines)
     return Section(evaluation, about, table_of("hashes", models, recipes))
 
 

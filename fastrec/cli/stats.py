@@ -98,7 +98,7 @@ def _legends(found: Stats, most: int | None) -> Iterator[Sequence[str]]:
     from fastrec.summary.present_ranking import facts_in_words, legend
 
     yield legend(found)
-    names = {model.model_id for one in found.evaluations for model in one.by_model}
+    names = {model.model_id for evaluation in found.evaluations for model in evaluation.by_model}
     pairs = probable_pairs(names)
     similar = [
         f"{counted(len(pairs), 'pair')} of models with names that differ only in spelling, such as "
@@ -106,17 +106,17 @@ def _legends(found: Stats, most: int | None) -> Iterator[Sequence[str]]:
         for first, second in pairs[:1]
     ]
     yield [*facts_in_words(found.corpus), *similar]
-    rows = [len(one.by_model) for one in found.evaluations]
+    rows = [len(evaluation.by_model) for evaluation in found.evaluations]
     if most and (left := sum(rows) - sum(min(size, most) for size in rows[: _MOST_ROWS // most])):
         text = f"left out: {left:,} of {sum(rows):,} rows; --all shows them"
         yield [f"{text}, --format json and csv always have all"]
 
 
-def _models_table(found: Stats, one: EvaluationStats, models: Sequence[ModelStats]) -> Table:
-    left_out = {"score interval"} if found.shows_accuracy(one) else _NOT_GRADED
+def _models_table(found: Stats, evaluation: EvaluationStats, models: Sequence[ModelStats]) -> Table:
+    left_out = {"score interval"} if found.shows_accuracy(evaluation) else _NOT_GRADED
     repeats = any(model.answers > model.questions for model in models)
     left_out = left_out | ({"n"} if repeats else _REPEATS)
-    if one.by != "errors" and not any(model.errors for model in models):
+    if evaluation.by != "errors" and not any(model.errors for model in models):
         left_out.add("errors")
     headings = {"score interval": "95% interval"}
     if found.repeats_as != "mean":
@@ -128,7 +128,7 @@ def _models_table(found: Stats, one: EvaluationStats, models: Sequence[ModelStat
             spellings |= {how: partial(_of_series, how, digits) for how in models[0].series}
         if name not in left_out:
             spellings[headings.get(name, name)] = spelling
-    ranked_by = _RANKED_BY.get(one.by, one.by)
+    ranked_by = _RANKED_BY.get(evaluation.by, evaluation.by)
     optional = [name for name in described("stats", "hidden") if name != ranked_by]
     rows = [[spelled(spelling, model) for spelling in spellings.values()] for model in models]
     table = make_table(list(spellings), rows, described("stats", "left"), optional)
@@ -144,10 +144,13 @@ def _print_csv(found: Stats) -> None:
     fields = described("stats", "fields")
     rows = []
     series: dict[str, None] = {}
-    for one in found.evaluations:
-        for rank, model in enumerate(one.by_model, 1):
-            row: dict[str, Any] = {"evaluation_name": one.evaluation_name, "metric": one.metric}
-            row |= {"rank": rank, "graded": one.graded}
+    for evaluation in found.evaluations:
+        for rank, model in enumerate(evaluation.by_model, 1):
+            row: dict[str, Any] = {
+                "evaluation_name": evaluation.evaluation_name,
+                "metric": evaluation.metric,
+            }
+            row |= {"rank": rank, "graded": evaluation.graded}
             columns = [name for name in described("stats", "csv") if name not in row]
             row |= {name: attrgetter(fields.get(name, name))(model) for name in columns}
             rows.append(row | model.series)
@@ -223,7 +226,7 @@ def stats(paths: tuple[str, ...], show_all: bool, **options: Any) -> None:
             print_lines([*map(safe, missing), ""])
         elif missing:  # indented lines become a list
             print_lines([*(re.sub("^  ", "- ", escaped(line)) for line in missing), ""])
-    rows = sum(len(one.by_model) for one in found.evaluations)
+    rows = sum(len(evaluation.by_model) for evaluation in found.evaluations)
     most = None
     if rows > _MOST_ROWS and output_format == "text" and not show_all:
         most = max(_MOST_ROWS // len(found.evaluations), _LEAST_ROWS)
