@@ -169,7 +169,8 @@ def write_table(task: ExportTask) -> str:
     with naming(task.output), output.open("w", encoding="utf-8", newline="") as file:
         writer = CsvWriter(file, raw_cells=task.raw_cells)
         for lines, _ in task.rows(decode, CHUNK_BYTES):
-            writer.writerows(map(row_of, lines))
+            for line in lines:
+                writer.writerow(row_of(line))
     return task.output
 
 
