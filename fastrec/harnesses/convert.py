@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from math import comb
 from statistics import median
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 from msgspec import UNSET, field
@@ -283,11 +283,8 @@ class Converter:
             metadata = metadata | self._keeper.keep(sample.fields, sample.input, "sample")
         for name in sample.unread:
             self._keeper.left_out[name, NO_PLACE] += 1
-        measured = b""
-        if sample.token_usage is not None:
-            measured = b',"token_usage":' + encode(sample.token_usage)
-        if sample.performance is not None:
-            measured += b',"performance":' + encode(sample.performance)
+        measured = self._member(b"token_usage", sample.token_usage)
+        measured += self._member(b"performance", sample.performance)
         ends: Sequence[bytes] = _ENDS
         if sample.num_turns is not None or sample.tool_calls is not None:
             counts = {"num_turns": sample.num_turns, "tool_calls_count": sample.tool_calls}
@@ -390,10 +387,11 @@ class Converter:
         encode = self._encode
         output = sample.output if score is None or score.output is None else score.output
         answers = sample.answers if score is None or score.answers is None else score.answers
-        said = b"" if output is None else b',"output":' + encode(output)
-        if sample.messages is not None:
-            said += b',"messages":' + encode(sample.messages)
+        said = self._member(b"output", output) + self._member(b"messages", sample.messages)
         return said + b',"answer_attribution":' + (encode(answers) if answers else b"[]")
+
+    def _member(self, name: bytes, value: Any) -> bytes:
+        return b"" if value is None else b',"%b":%b' % (name, self._encode(value))
 
     def _metadata(self, own: Texts) -> bytes:
         """Encode the metadata without its last bracket."""

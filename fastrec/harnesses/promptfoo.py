@@ -25,7 +25,7 @@ from fastrec.harnesses.log import (
     logs_by_name,
     tokens_of,
 )
-from fastrec.harnesses.prompts import prompt_of
+from fastrec.harnesses.transcripts import prompt_of
 from fastrec.harnesses.values import Fields, as_list, as_object, number_of, spell, spelled
 from fastrec.schemas.newest import Input, Output, Performance
 

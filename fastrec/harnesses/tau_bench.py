@@ -8,7 +8,7 @@ import re
 
 from fastrec.harnesses.files import read_rows
 from fastrec.harnesses.log import Log, LogPlan, Reading, RunInfo, Sample
-from fastrec.harnesses.transcripts import trial_of, with_chat
+from fastrec.harnesses.transcripts import trial_of
 from fastrec.harnesses.values import Fields, as_list, as_object, spell
 from fastrec.storage import base_name, hash_of_file
 
@@ -40,14 +40,18 @@ def read(log: Log) -> Reading:
 
 def _sample_of(row: Fields, task: Fields) -> Sample:
     judged = as_object(row["info.reward_info.info"])
-    rewards = {
-        "reward": row["reward"],
-        "reward:actions": judged["r_actions"],
-        "reward:outputs": judged["r_outputs"],
-    }
-    sample = trial_of(row["task_id"], row["trial"], rewards, task["instruction"], task["outputs"])
-    sample.error = row.text("info.error")
-    sample.fields = {"actions": task["actions"], "user_cost": row["info.user_cost"]}
-    if row["info.traceback"]:
-        sample.unread = ["traceback"]
-    return with_chat(sample, row["traj"])
+    return trial_of(
+        row["task_id"],
+        row["trial"],
+        {
+            "reward": row["reward"],
+            "reward:actions": judged["r_actions"],
+            "reward:outputs": judged["r_outputs"],
+        },
+        task["instruction"],
+        task["outputs"],
+        chat=row["traj"],
+        error=row.text("info.error"),
+        fields={"actions": task["actions"], "user_cost": row["info.user_cost"]},
+        unread=["traceback"] if row["info.traceback"] else (),
+    )

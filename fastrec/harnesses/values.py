@@ -128,13 +128,13 @@ def number_of(value: Any) -> float | None:
             value = number_in(value)
         except ValueError:
             return None
-    if isinstance(value, int | float):
-        try:
-            value = float(value)
-        except OverflowError:
-            return None
-        return value if math.isfinite(value) else None
-    return None
+    if not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def as_list(value: Any) -> list[Any]:

@@ -184,7 +184,7 @@ def _has_keys(head: bytes) -> bool:
             depth -= 1
     return (
         b"eval" in keys
-        and any(key in keys for key in _OTHERS)
+        and not keys.isdisjoint(_OTHERS)
         and b'"task"' in head
         and b'"model"' in head
     )

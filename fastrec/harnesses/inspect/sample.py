@@ -35,6 +35,7 @@ from fastrec.harnesses.values import (
     Texts,
     number_in,
     spell,
+    spelled,
 )
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, Performance, TokenUsage
 
@@ -338,7 +339,7 @@ def sample_of(logged: LoggedSample, parts: Parts, scoring: Scoring) -> Sample:
         said = [Said(attachments.resolve(logged.output.completion))]
     kind = _interaction_type(logged.messages)
     sample = Sample(
-        sample_id=str(logged.id) if type(logged.id) is int else spell(logged.id),
+        sample_id=spell(logged.id),
         input=asked,
         scores=[],
         interaction_type=kind,
@@ -472,7 +473,7 @@ def _error(logged: LoggedSample) -> str:
 
 
 def _metadata(logged: LoggedSample) -> Texts:
-    metadata = {"epoch": str(logged.epoch), "uuid": logged.uuid}
+    metadata: JsonObject = {"epoch": str(logged.epoch), "uuid": logged.uuid}
     if logged.output is not None:
         metadata["stop_reason"] = (
             logged.output.choices[0].stop_reason if logged.output.choices else None
@@ -486,4 +487,4 @@ def _metadata(logged: LoggedSample) -> Texts:
         )
     if logged.error_retries:
         metadata["error_retries"] = str(len(logged.error_retries))
-    return {name: text for name, text in metadata.items() if text}
+    return spelled(metadata)

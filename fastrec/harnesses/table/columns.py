@@ -11,8 +11,9 @@ A column is a path into a row: `metadata.task` is the key `task` of the object `
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -214,3 +215,9 @@ def leaves(name: str, value: Any, depth: int = _DEEPEST) -> Iterator[tuple[str, 
         return
     for key, inner in value.items():
         yield from leaves(f"{name}.{key}", inner, depth - 1)
+
+
+def paths_in(rows: Iterable[JsonObject]) -> dict[str, None]:
+    """The paths of all values of some rows, in order."""
+    cells = chain.from_iterable(row.items() for row in rows)
+    return dict.fromkeys(path for cell in cells for path, _ in leaves(*cell))
