@@ -16,6 +16,7 @@ slices.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from os.path import commonprefix
 from typing import Any
 
 import msgspec
@@ -162,8 +163,7 @@ def _find(path: str, runs: Sequence[_Run]) -> _Run:
     if not found:
         other = f"; the results found are of other runs than {date}" if runs else ""
         raise LogError(path, f"there are no results of its run{other}: {_ADVICE}")
-    if any(run.date == date for run in found):
-        found = [run for run in found if run.date == date]
+    found = [run for run in found if run.date == date] or found
     found = [run for run in found if _has(run.results, task or named_task(path, run.results.tasks))]
     if not found:
         raise LogError(path, f"no results found here have its task {task}: {_ADVICE}")
@@ -181,12 +181,9 @@ def _has(results: Results, task: str) -> bool:
 
 
 def _shared(path: str, other: str) -> int:
-    count = 0
-    for folder, other_folder in zip(path.split("/")[:-1], other.split("/")[:-1], strict=False):
-        if folder != other_folder:
-            break
-        count += 1
-    return count
+    """The number of folders at the start of both paths."""
+    folders = (path.split("/")[:-1], other.split("/")[:-1])
+    return len(commonprefix(folders))  # noqa: RUF071 - compares folders, not letters
 
 
 def date_of(path: str) -> str:

@@ -79,11 +79,14 @@ class TableColumns(
         check_choice("question_by", self.question_by or "input", ("input", "id"))
         check_choice("null_verdict", self.null_verdict or "error", ("error", "wrong"))
         bounds_of(self.scale)
-        columns = self
-        for name in _pattern_of(self.from_path).groupindex:
-            field = f"{name}_column"
-            if name in _SERVED and not getattr(self, field) and not getattr(self, name, ""):
-                columns = msgspec.structs.replace(columns, **{field: name})
+        served = {
+            f"{name}_column": name
+            for name in _pattern_of(self.from_path).groupindex
+            if name in _SERVED
+            and not getattr(self, f"{name}_column")
+            and not getattr(self, name, "")
+        }
+        columns = msgspec.structs.replace(self, **served)
         given = {option_of(name) for name in self.__struct_fields__ if getattr(columns, name)}
         if columns.id_column and columns.by_id:
             given.add(_NEEDED[2][1])
