@@ -277,7 +277,6 @@ class Converter:
                 return None
         self.result.samples += 1
         self.result.records += len(scores)
-        encode = self._encode
         metadata = sample.metadata
         if sample.fields:
             metadata = metadata | self._keeper.keep(sample.fields, sample.input, "sample")
@@ -289,7 +288,7 @@ class Converter:
         if sample.num_turns is not None or sample.tool_calls is not None:
             counts = {"num_turns": sample.num_turns, "tool_calls_count": sample.tool_calls}
             known = {name: count for name, count in counts.items() if count is not None}
-            ends = [end[:-1] + b"," + encode(known)[1:] for end in _ENDS]
+            ends = [end[:-1] + b"," + self._encode(known)[1:] for end in _ENDS]
         bundled = []
         for score in scores:
             bundled_score = self._bundled(score, sample.error, ends)
@@ -349,10 +348,13 @@ class Converter:
     def _head(self, run: RunInfo) -> bytes:
         names = run.task, run.model
         if names not in self._heads:
-            head = {"schema_version": SCHEMA.label, "evaluation_id": run.evaluation_id}
-            self._heads[names] = self._encode(
-                head | {"model_id": run.model, "evaluation_name": run.task}
-            )[:-1]
+            head = {
+                "schema_version": SCHEMA.label,
+                "evaluation_id": run.evaluation_id,
+                "model_id": run.model,
+                "evaluation_name": run.task,
+            }
+            self._heads[names] = self._encode(head)[:-1]
         return self._heads[names]
 
     def _new_metric(self, name: str) -> _Metric:
@@ -360,8 +362,9 @@ class Converter:
             name not in self._run.lower_is_better and row_of(self._common["harness"], name) is None
         )
         scale = self._run.scales.get(name, _BINARY)
-        is_graded = not can_be_correct or scale != _BINARY
-        totals = self.result.metrics[name] = MetricTotals(graded=is_graded)
+        totals = self.result.metrics[name] = MetricTotals(
+            graded=(not can_be_correct or scale != _BINARY)
+        )
         full_marks = scale[1] if can_be_correct else None
         found = self._metrics[name] = (len(self._metrics), totals, full_marks)
         return found
@@ -384,11 +387,10 @@ class Converter:
         )
 
     def _answer(self, sample: Sample, score: Score | None = None) -> bytes:
-        encode = self._encode
         output = sample.output if score is None or score.output is None else score.output
         answers = sample.answers if score is None or score.answers is None else score.answers
         said = self._member(b"output", output) + self._member(b"messages", sample.messages)
-        return said + b',"answer_attribution":' + (encode(answers) if answers else b"[]")
+        return said + b',"answer_attribution":' + (self._encode(answers) if answers else b"[]")
 
     def _member(self, name: bytes, value: Any) -> bytes:
         return b"" if value is None else b',"%b":%b' % (name, self._encode(value))

@@ -149,8 +149,7 @@ def logs_by_name(
     for file in files:
         with grouped.collecting_bad():
             for name in dict.fromkeys(names_in(file)):
-                needed = (file, *beside(file))
-                grouped.logs.append(Log(harness, file.path, needed, name))
+                grouped.logs.append(Log(harness, file.path, (file, *beside(file)), name))
     return grouped
 
 
@@ -212,8 +211,7 @@ def pass_at_k(metric: str, stated: Any, prefix: str = "") -> list[Aggregate]:
         k = name.removeprefix("pass@")
         number = number_of(value)
         if k.isdecimal() and len(k) < _MOST_DIGITS and number is not None:
-            title = f"{prefix}pass@{k}"
-            figures.append(Aggregate(metric, title, number, reducer=f"pass_at_{k}"))
+            figures.append(Aggregate(metric, f"{prefix}pass@{k}", number, reducer=f"pass_at_{k}"))
     return figures
 
 

@@ -98,8 +98,9 @@ def _figures(document: Fields) -> list[Aggregate]:
     rewards = [reward for reward in stated if reward is not None]
     if not rewards:
         return []
-    mean = sum(rewards) / len(rewards)
-    return [Aggregate("reward", "mean of simulation_index", mean, len(rewards))]
+    return [
+        Aggregate("reward", "mean of simulation_index", sum(rewards) / len(rewards), len(rewards))
+    ]
 
 
 def _sample_of(row: Fields, task: Fields) -> Sample:

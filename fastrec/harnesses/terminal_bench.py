@@ -46,8 +46,7 @@ def logs_of(files: Files) -> Grouped:
         trials = roles["results"] or roles["trial"]
         if trials:
             path = trials[0].path if roles["results"] or not directory else directory
-            needed = (*trials, *roles["metadata"])
-            grouped.logs.append(Log("terminal-bench", path, needed))
+            grouped.logs.append(Log("terminal-bench", path, (*trials, *roles["metadata"])))
     return grouped
 
 

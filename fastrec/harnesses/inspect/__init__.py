@@ -160,8 +160,11 @@ Seen = Mapping[str, Any]  # the scorers that a sample has scores of, each with i
 
 def _run_of(header: Header, seen: Seen) -> RunInfo:
     spec = header.eval
-    dataset = spec.dataset.name if spec.dataset else None
-    metadata = {"eval_id": spec.eval_id, "run_id": spec.run_id, "dataset": dataset}
+    metadata = {
+        "eval_id": spec.eval_id,
+        "run_id": spec.run_id,
+        "dataset": (spec.dataset.name if spec.dataset else None),
+    }
     lower = (
         _resolve(entry, seen)
         for entry in header.entries
@@ -348,8 +351,11 @@ def _plan_document(path: str) -> LogPlan:
         array = JsonArray(path, reader.read, "samples", check_item)
         items = [(start, size) for start, size, _ in array.items()]
     header = _decoded(path, "it", array.envelope)
-    groups = in_groups(items, itemgetter(1), _SLICE_BYTES)
-    return _plan(path, header, [LogSlice(items=tuple(group)) for group in groups])
+    return _plan(
+        path,
+        header,
+        [LogSlice(items=tuple(group)) for group in in_groups(items, itemgetter(1), _SLICE_BYTES)],
+    )
 
 
 def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:

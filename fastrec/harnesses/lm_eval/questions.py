@@ -138,8 +138,10 @@ def choices_after(
     continuation.
     """
     same = _common_words(contexts)
-    both = zip(contexts, continuations, strict=True)
-    texts = [f"{context[len(same) :]}{continuation}".strip() for context, continuation in both]
+    texts = [
+        f"{context[len(same) :]}{continuation}".strip()
+        for context, continuation in zip(contexts, continuations, strict=True)
+    ]
     return same, Choices(texts, likelihoods, sent=contexts)
 
 

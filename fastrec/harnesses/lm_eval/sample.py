@@ -240,8 +240,11 @@ class SampleMaker:
             raw, answers, error = other_responses(draft)
         if draft.filter in _NO_FILTER and answers == raw:
             answers = []  # nothing was extracted
-        sent = _decode(draft.contexts[0])
-        sample = _sample(draft, self._input(row, sent, self._references(row)), Output(raw=raw))
+        sample = _sample(
+            draft,
+            self._input(row, _decode(draft.contexts[0]), self._references(row)),
+            Output(raw=raw),
+        )
         sample.answers = [extracted(text, draft.filter or "unknown filter") for text in answers]
         sample.error = error
         return sample
