@@ -3,11 +3,10 @@
 To add one, write a module like `alpaca_eval`, named as there with underscores for hyphens, and add
 a table there. `log` says which functions the module has.
 
-Harnesses whose logs are large or come in many versions are folders, with these modules besides
-their own:
+Harnesses whose logs are large or come in many versions are folders. Most have these modules:
 
     __init__.py    `plan`: what a log says about its run, and its slices
-    files.py       `role_of`: tells what a file is; `logs_of`: groups files into logs
+    files.py       reads the files of logs; `logs_of` groups them into logs
     sample.py      makes a `Sample` with its scores of a sample of the log
 """
 

@@ -428,8 +428,8 @@ def _compare(
     not_compared = {name: use.obstacle for name, use in uses.items() if not use.by_trial}
     instances: dict[str, float] = {}
     for stat in stats:
-        perturbation = stat.name.perturbation
-        kind = str(perturbation.get("computed_on") or _PERTURBED) if perturbation else _PERTURBED
+        perturbation = stat.name.perturbation or {}
+        kind = str(perturbation.get("computed_on") or _PERTURBED)
         label = ""
         if perturbation:  # HELM makes up `robustness` and `fairness`, which no instance has
             label = labels.get(canonical(perturbation), str(perturbation.get("name")))

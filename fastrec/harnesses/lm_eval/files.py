@@ -185,9 +185,7 @@ def model_of(results: Results) -> str:
     given = config.get("model_args")
     if isinstance(given, str):
         given = dict(argument.strip().partition("=")[::2] for argument in given.split(","))
-    if not isinstance(given, Mapping):
-        given = {}
-    names = [given.get(name) for name in _NAMES]
+    names = [as_object(given).get(name) for name in _NAMES]
     names += [results.model_name, results.model_name_sanitized, config.get("model")]
     return next((spell(name) for name in names if name), "")
 
@@ -226,18 +224,16 @@ _decode_top = msgspec.json.Decoder(_Top).decode
 
 
 def role_of(head: bytes, path: str) -> OptionalText:  # noqa: ARG001 - the content decides
-    return _RESULTS if head.lstrip()[:1] == b"{" and _has_results(head) else None
-
-
-def _has_results(head: bytes) -> bool:
-    if not re.search(_RESULTS_KEY, head):
-        return False
+    start = head.lstrip()
+    if start[:1] != b"{" or not re.search(_RESULTS_KEY, head):
+        return None
     try:
         top = _decode_top(head)
+        is_ours = bool(top.results and (top.configs or top.lm_eval_version or top.n_shot))
     except REFUSALS:  # cut, or with a bare NaN
-        is_first = head.lstrip()[1:].lstrip().startswith(b'"results"')
-        return bool(re.search(_METRIC_KEY, head) or (is_first and re.search(_OTHER_KEYS, head)))
-    return bool(top.results and (top.configs or top.lm_eval_version or top.n_shot))
+        is_first = start[1:].lstrip().startswith(b'"results"')
+        is_ours = bool(re.search(_METRIC_KEY, head) or (is_first and re.search(_OTHER_KEYS, head)))
+    return _RESULTS if is_ours else None
 
 
 # Pairing samples with the results of their run, and finding the task of each.

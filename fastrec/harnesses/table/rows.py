@@ -14,6 +14,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -137,9 +138,8 @@ def _cut_lines(path: str, *, is_csv: bool) -> list[Piece]:
             line += count(block, b"\n")
     if quotes % 2 and is_csv:  # a quote in a cell without quotes
         cuts = [(0, 0)]
-    ends = [start for start, _ in cuts[1:]] + [at]
-    pieces = [Piece(start, end, line) for (start, line), end in zip(cuts, ends, strict=True)]
-    return [piece for piece in pieces if piece.start < piece.end]
+    borders = pairwise([*cuts, (at, line)])
+    return [Piece(start, end, before) for (start, before), (end, _) in borders if start < end]
 
 
 def _last_border(block: bytes, quotes: int) -> int:
