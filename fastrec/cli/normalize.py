@@ -44,7 +44,7 @@ from fastrec.cli.tables import (
     table_of,
 )
 from fastrec.errors import RefusedError, arguments, counted, listed, shown
-from fastrec.harnesses.registry import HARNESS_NAMES
+from fastrec.harnesses.registry import HARNESSES
 
 if TYPE_CHECKING:
     from fastrec.commands.import_logs.document import Import, ImportedLog
@@ -63,8 +63,8 @@ _EXAMPLES = 3
 
 @command(
     from_=option(
-        f"--from from_ {'|'.join(['auto', *HARNESS_NAMES])}",
-        f"Harness whose logs are imported: {', '.join(HARNESS_NAMES)}; auto: recognise it by the "
+        f"--from from_ {'|'.join(['auto', *HARNESSES])}",
+        f"Harness whose logs are imported: {', '.join(HARNESSES)}; auto: recognise it by the "
         "content.",
         metavar="HARNESS",
     )
