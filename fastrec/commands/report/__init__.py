@@ -222,11 +222,11 @@ def report(
         "Calibration": section("calibration", calibration_plots[: limits.report_scopes]),
         "Cost": costs_section(costs),
         "Schema versions": sections.versions(summary),
-        "Duplicates and repeats": sections.repeats(summary),
+        "Duplicates and repeats": section("repeats", summary),
         "Hashes and ids": sections.hashes(summary),
         "Repaired lines": sections.repaired_lines(summary),
         "Rejected lines": sections.rejected_lines(summary, path, manifest),
-        "Inputs": sections.inputs(manifest),
+        "Inputs": section("inputs", manifest),
     }
     if wanted:  # what is about all lines of the corpus does not belong here
         for title in _ABOUT_LINES:
