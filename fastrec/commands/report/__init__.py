@@ -18,11 +18,10 @@ from typing import BinaryIO, Unpack
 import msgspec
 
 from fastrec._version import __version__
-from fastrec.answers.calibration import find_calibration
 from fastrec.answers.choosing import choose_scopes, open_index, primary_queries
 from fastrec.answers.costs import find_costs, read_prices
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
-from fastrec.answers.pictures import calibration_picture, evaluations_html
+from fastrec.answers.pictures import calibration_pictures, evaluations_html
 from fastrec.answers.ranks import add_ranks
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.values import reduce_repeats
@@ -130,6 +129,7 @@ def report(
     # Long, because every section needs a few of the values that are read or computed here.
     path = os.fspath(corpus)
     lower = as_tuple("lower_is_better", lower_is_better)
+    primaries = as_tuple("primary", primary)
     limits = current_limits()
     if isinstance(output, (str, os.PathLike)):
         _check_target(Path(output), path, overwrite=overwrite)
@@ -186,25 +186,20 @@ def report(
     board = make_leaderboard(
         index,
         metrics=shown_metrics,
-        primary=as_tuple("primary", primary),
+        primary=primaries,
         min_coverage=min_coverage,
         most=limits.report_columns,
     )
     costs = []
     if priced is not None:
-        queries = primary_queries(index, Filters(), shown_metrics, as_tuple("primary", primary))
+        queries = primary_queries(index, Filters(), shown_metrics, primaries)
         costs = find_costs(index, priced, queries)
     calibration = []
     if confidence is not None:
         queries = [query for _, query in choose_scopes(index.scopes, Filters())]
-        calibration = find_calibration(index, confidence, queries)
-    calibration_plots = [
-        calibration_picture(
-            model, " · ".join(filter(None, (model.evaluation_name, model.metric, model.model_id)))
+        calibration = calibration_pictures(
+            index, confidence, queries, ("evaluation_name", "metric", "model_id")
         )
-        for model in calibration
-        if model.answers
-    ]
     most = max(limits.report_rows // max(len(drawn.evaluations), 1), 10)
     bodies = {
         "Leaderboard": _leaderboard(board),
@@ -219,7 +214,7 @@ def report(
         "Line counts": section("line_counts", summary, manifest),
         "Questions": question_cards(index, examples, name, drawn),
         "Keys to check": suspected_keys(index, drawn) if examples else Html(""),
-        "Calibration": section("calibration", calibration_plots[: limits.report_scopes]),
+        "Calibration": section("calibration", calibration[: limits.report_scopes]),
         "Cost": costs_section(costs),
         "Schema versions": sections.versions(summary),
         "Duplicates and repeats": section("repeats", summary),
@@ -229,8 +224,7 @@ def report(
         "Inputs": section("inputs", manifest),
     }
     if wanted:  # what is about all lines of the corpus does not belong here
-        for title in _ABOUT_LINES:
-            bodies[title] = Html("")
+        bodies |= dict.fromkeys(_ABOUT_LINES, Html(""))
     style, script = (
         Html(Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8"))
         for kind in ("css", "js")

@@ -9,14 +9,13 @@ from statistics import fmean
 import numpy as np
 from msgspec.structs import replace
 
-from fastrec.answers.calibration import find_calibration
 from fastrec.answers.codes import Array
 from fastrec.answers.costs import Price, find_costs
 from fastrec.answers.leaderboard import BoardModel, Leaderboard
 from fastrec.answers.pictures import (
     CellsTable,
     are_shares,
-    calibration_picture,
+    calibration_pictures,
     cells_table,
     dots_picture,
     mean_lengths_of,
@@ -74,7 +73,9 @@ def model_page(
         errors=_errors(index, queries),
         costs=_costs(index, queries, prices),
         confidence=confidence,
-        calibration=_calibration(index, queries, confidence),
+        calibration=calibration_pictures(index, confidence, queries, ["evaluation_name"])
+        if confidence
+        else [],
         metadata=_metadata(
             index, np.sort(np.concatenate([index.numbers_of(one) for one in queries]))
         ),
@@ -163,16 +164,16 @@ def _errors(index: QuestionTable, queries: Iterable[Query]) -> list[tuple[str, i
 
 def _costs(index: QuestionTable, queries: Iterable[Query], prices: Mapping[str, Price]) -> _Rows:
     """What the answers of a model cost."""
-    rows: _Rows = []
-    for cost in find_costs(index, prices, queries) if prices else ():
-        costs = (Cell(cost_text(one), "num") for one in (cost.cost, cost.cost_per_right))
-        rows.append((cost.evaluation_name, cost.answers, cost.unknown, *costs))
-    return rows
-
-
-def _calibration(index: QuestionTable, queries: Sequence[Query], confidence: str) -> list[Html]:
-    found = find_calibration(index, confidence, queries) if confidence else ()
-    return [calibration_picture(one, one.evaluation_name) for one in found if one.answers]
+    return [
+        (
+            cost.evaluation_name,
+            cost.answers,
+            cost.unknown,
+            Cell(cost_text(cost.cost), "num"),
+            Cell(cost_text(cost.cost_per_right), "num"),
+        )
+        for cost in (find_costs(index, prices, queries) if prices else ())
+    ]
 
 
 def _metadata(index: QuestionTable, numbers: Array) -> _Rows:
