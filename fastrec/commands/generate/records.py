@@ -98,9 +98,9 @@ def _add_answer(producer: Producer, question: Question, reply: Reply, record: Re
 def _add_measures(rng: Rng, producer: Producer, raw: str, reply: Reply, record: Record) -> None:
     """Add token counts and times that fit the lengths of the texts."""
     habits = producer.habits
-    contents = [turn.get("content") or "" for turn in reply.turns]
-    own = [turn.get("content") or "" for turn in reply.turns if turn["role"] == "assistant"]
-    read = 20 + _tokens(contents or [raw])
+    said = [(turn["role"], turn.get("content", "")) for turn in reply.turns]
+    own = [text for role, text in said if role == "assistant"]
+    read = 20 + _tokens([text for _, text in said] or [raw])
     written = 1 + _tokens([*own, reply.text, reply.reasoning or ""])
     latency = round(120 + written * (8 + 4 * producer.ability) * (0.7 + 0.6 * rng.random()), 3)
     record |= {"token_usage": None, "performance": None}

@@ -95,24 +95,21 @@ def numbered(
         records = [decoded(answer.line) for answer, _ in scored]
         transcripts = list(map(transcript_of, records))
         trials = tell_apart(
-            [
-                trial_of(answer.evaluation_id, answer.sample_id, transcript)
-                for (answer, _), transcript in zip(scored, transcripts, strict=True)
-            ]
+            [trial_of(answer, said) for (answer, _), said in zip(scored, transcripts, strict=True)]
         )
-        uniqueness = are_unique(trials)
-        for at, (answer, score) in enumerate(scored):
+        rows = zip(scored, records, transcripts, trials, are_unique(trials), strict=True)
+        for number, ((answer, score), record, transcript, trial, is_unique) in enumerate(rows, 1):
             shown.append(
                 NumberedAnswer(
-                    name=AnswerName(model, at + 1),
+                    name=AnswerName(model, number),
                     answer=answer,
-                    transcript=transcripts[at],
+                    transcript=transcript,
                     score=score,
                     share=_place(answer, ends) if ends else None,
-                    label=labels.label_of(records[at]) if labels else None,
+                    label=labels.label_of(record) if labels else None,
                     total=len(scored),
-                    trial=trials[at],
-                    can_label=uniqueness[at] and not answer.error,
+                    trial=trial,
+                    can_label=is_unique and not answer.error,
                 )
             )
     return shown
