@@ -59,7 +59,7 @@ def scatter(
     if len(models) < 2:
         return Html("")
     front = _front(models, lower=lower)
-    models.sort(key=lambda model: model[1:] not in front)
+    models.sort(key=lambda model: (model.x, model.y) not in front)
     xs = [model.x for model in models]
     ys = [model.y for model in models]
     across = Scale(math.log(min(xs)), math.log(max(xs)), _FRAME_WIDTH)
@@ -76,7 +76,7 @@ def scatter(
                 "x": x,
                 "y": y,
                 "title": f"{model.name}: {spell_y(model.y)}, {spell_x(model.x)}",
-                "is_beaten": model[1:] not in front,
+                "is_beaten": (model.x, model.y) not in front,
                 "label": "" if left is None else name,
                 "label_left": left,
                 "label_size": size,
