@@ -15,7 +15,7 @@ zlib.
 
 import gzip
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from itertools import cycle, islice
 from pathlib import Path
