@@ -17,7 +17,7 @@ import msgspec
 from fastrec.errors import counted, listed
 from fastrec.html import Cell, Html, Table, allowed, as_cell, escaped, exact, multiline
 from fastrec.markdown import markdown
-from fastrec.wording import NONE, SIGNS, cut_middle, score_text, signs_of
+from fastrec.wording import NONE, SIGNS, cut_middle, latency_text, score_text, signs_of, tokens_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -107,10 +107,12 @@ _FILTERS = (
     cut_middle,
     exact,
     indented,
+    latency_text,
     markdown,
     multiline,
     number,
     one_line,
     score_text,
     signs_of,
+    tokens_text,
 )

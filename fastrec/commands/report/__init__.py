@@ -29,9 +29,9 @@ from fastrec.commands.report import sections
 from fastrec.commands.report.evaluations import costs_section, question_cards, suspected_keys
 from fastrec.commands.report.sections import section
 from fastrec.commands.report.trend import trend_section
-from fastrec.corpus.manifest import Manifest
+from fastrec.corpus.manifest import skipped_lines
 from fastrec.engine import check_jobs
-from fastrec.errors import FastrecError, UsageError, counted, shown
+from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import (
     FilterArguments,
     Filters,
@@ -48,7 +48,6 @@ from fastrec.progress import Progress
 from fastrec.statistics.repeats import parse_repeats
 from fastrec.storage import is_url, last_name
 from fastrec.storage.local import LOCAL
-from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import choose, names_of
 from fastrec.summary.present_ranking import (
     MIN_COVERAGE,
@@ -57,6 +56,7 @@ from fastrec.summary.present_ranking import (
     facts_of,
     largest,
     rank,
+    repeats_in_words,
 )
 from fastrec.templates import render_template
 
@@ -232,8 +232,14 @@ def report(
     page = render_template(
         "report/page.html",
         name=name,
-        about=_about(summary, manifest),
-        banners=sections.banners(wanted, found, manifest),
+        summary=summary,
+        names=names_of(summary.evaluations),
+        manifest=manifest,
+        filters=wanted,
+        repeats_as=found.repeats_as,
+        repeats_in_words=repeats_in_words,
+        skipped=skipped_lines(manifest.skipped),
+        not_judged=sections.not_judged(found),
         sections=bodies,
         style=style,
         script=script,
@@ -269,18 +275,3 @@ def _check_target(target: Path, corpus: str, *, overwrite: bool) -> None:
         )
     if not is_url(corpus) and Path(corpus).resolve() in target.resolve().parents:
         raise UsageError(f"{shown(str(target))} is inside the corpus; choose a file outside of it")
-
-
-def _about(summary: Summary, manifest: Manifest) -> str:
-    names = names_of(summary.evaluations)
-    records = sum(evaluation.records for evaluation in summary.evaluations)
-    metrics = len(list(filter(None, names.metrics)))
-    with_metrics = f" with {counted(metrics, 'metric')}" if metrics else ""
-    return (
-        f"{records:,} records of {counted(len(names.models), 'model')} on "
-        f"{counted(len(names.evaluations), 'evaluation')}{with_metrics}; "
-        f"{counted(len(manifest.parts), 'part')}, "
-        f"{sum(part.bytes for part in manifest.parts) / 1e6:,.1f} MB; "
-        f"{manifest.text_bytes / 1e6:,.1f} MB of text; "
-        f"made by fastrec {manifest.fastrec}, schema {manifest.schema}"
-    )

@@ -1,54 +1,35 @@
 """Sections about the corpus as a whole: lines, versions, repeats, hashes, repairs, inputs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 
-from fastrec.corpus.manifest import Manifest, skipped_lines
+from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.rejects import decode_rejected
 from fastrec.errors import counted, listed
-from fastrec.filters import Filters
 from fastrec.html import Cell, Html, Row, Table, number_cell
 from fastrec.judge.findings import CODES
 from fastrec.sources.shard import numbered_lines
 from fastrec.storage import base_name, join
 from fastrec.summary.document import Summary
-from fastrec.summary.present_ranking import Stats, facts_of, repeats_in_words
+from fastrec.summary.present_ranking import Stats, facts_of
 from fastrec.templates import render_macro
 from fastrec.wording import titles
 
 _EXAMPLES = 5  # per code
 _EXCERPT_BYTES = 160
 _MOST_ROWS = 5_000
-_MOST_TITLES = 10  # evaluations in the banner
 
 section = partial(render_macro, "report/sections.html")
 
 
-_Banner = tuple[str, list[str], str]
-
-
-def banners(filters: Filters, stats: Stats, manifest: Manifest) -> Iterator[_Banner]:
-    """Yield what the numbers are about, such as filters and skipped shards: title, lines, text."""
-    if filters:
-        about = "All numbers on this page are those of the matching records."
-        yield f"only records that match {filters}", [], about
-    if stats.repeats_as != "mean":
-        about = " ".join(repeats_in_words(stats.repeats_as))
-        yield f"accuracy and score are {stats.repeats_as}", [], about
-    if skipped := skipped_lines(manifest.skipped):
-        about = "The numbers on this page are those of the other shards."
-        yield skipped[0], [line.strip() for line in skipped[1:]], about
+def not_judged(stats: Stats) -> list[str]:
+    """The evaluations in which all records of some models have an error, with these models."""
     lines = []
     for evaluation in stats.evaluations:
         names = [model.model_id for model in evaluation.by_model if not model.answers]
         if names:
             lines.append(f"{evaluation.title}: {counted(len(names), 'model')}, {listed(names, 3)}")
-    more = lines[_MOST_TITLES:]
-    if more:
-        lines[_MOST_TITLES:] = [f"… and {len(more):,} more evaluations"]
-    if lines:
-        about = "All their records have an error, so they have no accuracy and no score there."
-        yield "not judged", lines, about
+    return lines
 
 
 def repaired_lines(summary: Summary) -> Html:
