@@ -17,7 +17,16 @@ import msgspec
 from fastrec.errors import counted, listed
 from fastrec.html import Cell, Html, Table, allowed, as_cell, escaped, exact, multiline
 from fastrec.markdown import markdown
-from fastrec.wording import NONE, SIGNS, cut_middle, latency_text, score_text, signs_of, tokens_text
+from fastrec.wording import (
+    NONE,
+    SIGNS,
+    cost_text,
+    cut_middle,
+    latency_text,
+    score_text,
+    signs_of,
+    tokens_text,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -95,6 +104,8 @@ def fields_table(columns: Mapping[str, str], items: Iterable[object]) -> Table:
 def _cell_of(value: Any, kind: str) -> Cell | str | float | None:
     if kind == "code":
         return Cell(value if isinstance(value, str) else ", ".join(value), "code")
+    if kind == "cost":
+        return Cell(cost_text(value), "num")
     if kind == "listed":
         return listed(value)
     given: str | float | None = value

@@ -32,7 +32,7 @@ from fastrec.corpus.columns import METADATA
 from fastrec.errors import listed
 from fastrec.html import Cell, Html, number_cell
 from fastrec.summary.present_ranking import Stats
-from fastrec.wording import cost_text, cut_middle
+from fastrec.wording import cut_middle
 
 _NEAR = 2  # neighbours on each side
 _WORST = 10  # questions
@@ -71,7 +71,7 @@ def model_page(
         picture=picture,
         behind=rows_behind(site, index, queries, names),
         errors=_errors(index, queries),
-        costs=_costs(index, queries, prices),
+        costs=find_costs(index, prices, queries) if prices else [],
         confidence=confidence,
         calibration=calibration_pictures(index, confidence, queries, ["evaluation_name"])
         if confidence
@@ -160,20 +160,6 @@ def _errors(index: QuestionTable, queries: Iterable[Query]) -> list[tuple[str, i
             first = str(decoded(line)["error"]).strip().partition("\n")[0]
             kinds[cut_middle(re.sub(r"\d+", "#", first), 100)] += 1
     return kinds.most_common(_WORST)
-
-
-def _costs(index: QuestionTable, queries: Iterable[Query], prices: Mapping[str, Price]) -> _Rows:
-    """What the answers of a model cost."""
-    return [
-        (
-            cost.evaluation_name,
-            cost.answers,
-            cost.unknown,
-            Cell(cost_text(cost.cost), "num"),
-            Cell(cost_text(cost.cost_per_right), "num"),
-        )
-        for cost in (find_costs(index, prices, queries) if prices else ())
-    ]
 
 
 def _metadata(index: QuestionTable, numbers: Array) -> _Rows:
