@@ -336,6 +336,5 @@ def records_by_scope(selection: Selection) -> list[int]:
         return [one.records for one in selection.summary.evaluations]
     counts = np.zeros(len(selection.scopes), dtype=np.int64)
     for part in range(len(selection.parts)):
-        codes = selection.scope_codes(part)
-        counts += np.bincount(codes[codes >= 0], minlength=len(counts))
-    return [int(count) for count in counts]
+        counts += np.bincount(selection.members(part).scopes, minlength=len(counts))
+    return list(counts.tolist())

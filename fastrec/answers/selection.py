@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise, product
 from typing import Any, NamedTuple
 
 import msgspec
@@ -61,6 +61,13 @@ class Field(NamedTuple):
     values: list[list[Any]]  # by code: what a record counts under (`group_values`)
 
 
+class Members(NamedTuple):
+    """The records of a part that count. With groups, a record may be there several times."""
+
+    positions: Array  # in ascending order
+    scopes: Array  # their positions in `Selection.scopes`
+
+
 Groups = tuple[GroupBy, ...]
 
 
@@ -85,44 +92,43 @@ class Selection:
         # By number: the cluster of the question of a record, if questions come in clusters.
         self.clusters: Array | None = None
         self.notes: list[str] = []  # about these
-        # By part, the scope of each record, or -1; empty if all records count.
-        self._codes: list[Array] = []
-        # By part, the record of each scope code, if a record may have several groups.
-        self._positions: Sequence[Array] = ()
+        self._members: list[Members] = []  # by part; empty if all records count
 
     def columns(self, part: int) -> PartColumns:
         """The columns of a part."""
         return self.reader.part_columns(part)
 
+    def members(self, part: int) -> Members:
+        """The records of a part that count."""
+        return self._members[part] if self._members else self._all_members(part)
+
     def scope_codes(self, part: int) -> Array:
         """The position in `scopes` of each record of a part, or -1 if it does not count."""
-        return self._codes[part] if self._codes else self._all_codes(part)
+        positions, scopes = self.members(part)
+        codes = np.full(self.parts[part].entry.records, -1, dtype=np.int32)
+        codes[positions] = scopes
+        return codes
 
-    def members(self, part: int) -> tuple[Array, Array]:
-        """Positions of records of a part, in ascending order, each with its scope or -1."""
-        codes = self.scope_codes(part)
-        return self._positions[part] if self._positions else np.arange(len(codes)), codes
-
-    def _all_codes(self, part: int) -> Array:
+    def _all_members(self, part: int) -> Members:
         columns = self.columns(part)
         evaluations = columns.values("evaluation")
         metrics = columns.values("metric")
         codes = columns.numbers("evaluation"), columns.numbers("metric")
         first, place = distinct_of(*codes)
-        pairs = zip(*(some[first].tolist() for some in codes), strict=True)
+        pairs = zip(*(column[first].tolist() for column in codes), strict=True)
         numbers = {name: number for number, name in enumerate(self.scopes)}
         try:
-            found = [numbers[evaluations[name], metrics[metric]] for name, metric in pairs]
+            scopes = [numbers[evaluations[name], metrics[metric]] for name, metric in pairs]
         except (KeyError, IndexError) as exc:
             reason = f"its columns have an evaluation that is not in the summary; {VERIFY_HINT}"
             raise CorpusError(self.parts[part].path, reason) from exc
-        return np.array(found, dtype=np.int32)[place]
+        return Members(np.arange(len(place)), np.array(scopes, dtype=np.int32)[place])
 
     def numbers(self, part: int) -> Array:
         """The numbers of the records of a part that count."""
         if self.is_whole:
             return np.arange(self.starts[part], self.starts[part + 1])
-        return np.flatnonzero(self.scope_codes(part) >= 0) + int(self.starts[part])
+        return self.members(part).positions + int(self.starts[part])
 
     def filtered(self, filters: Filters, *, allow_empty: bool = False) -> Selection:
         """Select the records of the corpus that match some filters.
@@ -133,51 +139,56 @@ class Selection:
         """
         if not filters:
             return self
-        masks: list[Array] = []
+        chosen: list[Array] = []
         to_read: list[Array] = []
         for part in range(len(self.parts)):
             found = ColumnFilter(self.columns(part), filters, has_metrics=self._has_metrics)
-            masks.append(_mask(found.positions, self.parts[part].entry.records))
-            to_read.append(_mask(found.to_read, self.parts[part].entry.records))
-        for part, read in self._read(to_read, filters, [()] * len(masks)):
-            masks[part][to_read[part]] = read.matches
-        codes = [np.where(mask, self.scope_codes(part), -1) for part, mask in enumerate(masks)]
-        if not allow_empty and not any(mask.any() for mask in masks):
+            chosen.append(np.array(found.positions, dtype=np.int64))
+            to_read.append(np.array(found.to_read, dtype=np.int64))
+        for part, read in self._read(to_read, filters, [()] * len(chosen)):
+            chosen[part] = np.setdiff1d(chosen[part], to_read[part][~read.matches])
+        members = [
+            Members(positions, self.members(part).scopes[positions])
+            for part, positions in enumerate(chosen)
+        ]
+        if not allow_empty and not any(map(len, chosen)):
             check_known_fields([self], filters, nothing_matches=True)
             raise no_match(filters, self.summary.evaluations)
-        return self._with_scopes(self.scopes, codes)
+        return self._with_members(self.scopes, members)
 
     def grouped(self, groups: Groups) -> Selection:
         """Select the same records, with an evaluation for each group."""
         if not groups:
             return self
         scopes = Values()  # as tuples of the scope and the code of each group
-        codes: list[Array] = []
-        of_rows: list[Array] = []  # positions of records
+        members: list[Members] = []
         models: set[tuple[int, str]] = set()  # of each scope
         for part, fields in self._fields(groups):
-            positions = np.flatnonzero(self.scope_codes(part) >= 0)
-            columns = [self.scope_codes(part)[positions]]
-            labels: list[Sequence[Any]] = [range(len(self.scopes))]
-            for group, field in zip(groups, fields, strict=True):
-                rows, column, names_of_column = _spread_groups(group, field, positions)
-                positions = positions[rows]
-                columns = [*(earlier[rows] for earlier in columns), column]
-                labels.append(names_of_column)
-            first, place = distinct_of(*columns)
-            keys = [
-                [names[code] for code in column[first].tolist()]
-                for names, column in zip(labels, columns, strict=True)
+            positions, ungrouped = self.members(part)
+            labels = [_labels(group, field) for group, field in zip(groups, fields, strict=True)]
+            first, place = distinct_of(ungrouped, *(field.codes for field in fields))
+            keys = [  # of each combination of a scope and values
+                list(product([scope], *map(list.__getitem__, labels, codes)))
+                for scope, *codes in zip(
+                    ungrouped[first].tolist(),
+                    *(field.codes[first].tolist() for field in fields),
+                    strict=True,
+                )
             ]
-            codes.append(scopes.add(list(zip(*keys, strict=True)))[place])
-            of_rows.append(positions)
-            models |= self._models_of(part, positions, codes[-1])
+            sizes = np.array([len(own) for own in keys], dtype=np.int64)
+            rows = np.repeat(np.arange(len(place)), sizes[place])
+            # Which of the keys of its record each row has.
+            ordinal = np.arange(len(rows)) - (np.cumsum(sizes[place]) - sizes[place])[rows]
+            starts = np.cumsum(sizes) - sizes
+            codes = scopes.add(list(chain.from_iterable(keys)))[starts[place][rows] + ordinal]
+            members.append(Members(positions[rows], codes))
+            models |= self._models_of(part, members[-1])
             _check_groups(groups, len(models))
         names = [
             (grouped_name(self.scopes[number][0], key), self.scopes[number][1])
             for number, *key in scopes.list()
         ]
-        return self._with_scopes(names, codes, of_rows)
+        return self._with_members(names, members)
 
     def set_clusters(self, field: str) -> None:
         """Put questions with the same value of a field into a cluster.
@@ -191,11 +202,10 @@ class Selection:
         group = GroupBy(parse_path(field))
         values = Values()
         values.add([""])  # of records without the field
-        by_part = [
-            values.add([group.code_of(first) for first, *_ in own.values])[own.codes]
-            for _, (own,) in self._fields((group,))
-        ]
-        codes = np.concatenate(by_part)
+        codes = np.zeros(self.starts[-1], dtype=np.int64)
+        for part, (own,) in self._fields((group,)):
+            of_values = values.add([group.code_of(first) for first, *_ in own.values])
+            codes[self.numbers(part)] = of_values[own.codes]
         numbers = np.arange(len(codes))
         names = ("evaluation", "hash", "sample_id")
         _, place = distinct_of(*(self.codes(name, numbers)[0] for name in names))
@@ -213,10 +223,8 @@ class Selection:
     def count_numbers(self, group: GroupBy) -> Counter[Any]:
         """Count the numbers of the field of a group."""
         counts: Counter[Any] = Counter()
-        for part, (field,) in self._fields((group,)):
-            records = np.bincount(
-                field.codes[self.scope_codes(part) >= 0], minlength=len(field.values)
-            )
+        for _, (field,) in self._fields((group,)):
+            records = np.bincount(field.codes, minlength=len(field.values))
             for values, count in zip(field.values, records.tolist(), strict=True):
                 number = number_of(values[0]) if count else None
                 if number is not None:
@@ -296,75 +304,70 @@ class Selection:
         places = np.flatnonzero(np.isin(numbers, list(exact))).tolist() if exact else []
         return {place: exact[int(numbers[place])] for place in places}
 
-    def _with_scopes(
-        self, scopes: Sequence[ScopeName], codes: list[Array], positions: Sequence[Array] = ()
-    ) -> Selection:
-        """Select the records that have one of some scopes, given the scope of each, or -1.
+    def _with_members(self, scopes: Sequence[ScopeName], members: Sequence[Members]) -> Selection:
+        """Select other records, given the scope of each.
 
         Scopes without records are left out, the others are in order.
         """
-        used = np.zeros(len(scopes) + 1, dtype=np.bool_)  # the last one stands for -1
-        for of_part in codes:
-            used[of_part] = True
-        kept = np.flatnonzero(used[:-1]).tolist()
-        kept.sort(key=lambda number: _order(scopes[number]))
+        used = {number for own in members for number in np.unique(own.scopes).tolist()}
+        kept = sorted(used, key=lambda number: _order(scopes[number]))
         made = Selection(self.reader, jobs=self._jobs, progress=self._progress)
         made.is_whole = False
         made.scopes = [scopes[number] for number in kept]
-        new = np.full(len(scopes) + 1, -1, dtype=np.int32)
+        new = np.empty(len(scopes), dtype=np.int32)
         new[kept] = np.arange(len(kept))
-        made._codes = [new[of_part] for of_part in codes]
-        made._positions = positions
+        made._members = [own._replace(scopes=new[own.scopes]) for own in members]
         return made
 
     def _fields(self, groups: Groups) -> Iterator[tuple[int, list[Field]]]:
-        """Yield each part with the values of the field of each group in its records."""
-        known = [[self._field(part, group) for group in groups] for part in range(len(self.parts))]
+        """Yield each part with the values of the field of each group in its records that count."""
+        positions = [self.members(part).positions for part in range(len(self.parts))]
+        known = [
+            [self._field(part, group, positions[part]) for group in groups]
+            for part in range(len(self.parts))
+        ]
         unread = [
-            tuple(group for group, field in zip(groups, fields, strict=True) if field is None)
+            [group.path for group, field in zip(groups, fields, strict=True) if field is None]
             for fields in known
         ]
-        masks = [self.scope_codes(part) >= 0 for part in range(len(self.parts))]
-        to_read = [mask & bool(some) for mask, some in zip(masks, unread, strict=True)]
+        to_read = [at if paths else at[:0] for at, paths in zip(positions, unread, strict=True)]
         read = self._read(to_read, _NO_FILTERS, unread)
         for part, fields in enumerate(known):
-            if to_read[part].any():
-                _, found = next(read)
-                texts = iter([_spread(masks[part], *field) for field in found.fields])
-                fields = [next(texts) if field is None else field for field in fields]
-            nothing = Field(np.zeros(len(masks[part]), dtype=np.int64), [[None]])
-            yield part, [field or nothing for field in fields]
+            texts = iter(next(read)[1].fields if len(to_read[part]) else ())
+            yield part, [field or next(texts) for field in fields]
 
-    def _field(self, part: int, group: GroupBy) -> Field | None:
-        """The values of the field of a group.
+    def _field(self, part: int, group: GroupBy, positions: Array) -> Field | None:
+        """The values of the field of a group in some records.
 
         None if lines have to be read, because of how values are spelled.
         """
+        if not len(positions):
+            return Field(positions, [])
         found = codes_of(self.columns(part), group.path, has_metrics=self._has_metrics)
         if found is None or any(len(one) != 1 and not (one and group.bins) for one in found[1]):
             return None
         values = [group_values(values_at(group.path, one[0])) for one in found[1]]
-        return Field(np.array(found[0], dtype=np.int64), values)
+        return Field(np.array(found[0], dtype=np.int64)[positions], values)
 
     @property
     def _has_metrics(self) -> bool:
         return METRIC in CORPUS_LABELS[self.manifest.schema].sort_fields
 
     def _read(
-        self, to_read: Sequence[Array], filters: Filters, groups: Sequence[Groups]
+        self, to_read: Sequence[Array], filters: Filters, paths: Sequence[Sequence[FieldPath]]
     ) -> Iterator[tuple[int, _Read]]:
-        """Read some records of parts: whether they match, and the fields of groups."""
+        """Read some records of parts: whether they match, and fields of each part."""
         tasks = [
             _ReadTask(
                 part,
                 self.parts[part],
                 self.reader.columns_path(part),
-                np.packbits(mask).tobytes(),
+                positions,
                 filters,
-                tuple(group.path for group in groups[part]),
+                paths[part],
             )
-            for part, mask in enumerate(to_read)
-            if mask.any()
+            for part, positions in enumerate(to_read)
+            if len(positions)
         ]
         if not tasks:
             return
@@ -374,13 +377,13 @@ class Selection:
         numbers = [task.number for task in tasks]
         yield from zip(numbers, with_progress(results, parts, self._progress, "read"), strict=True)
 
-    def _models_of(self, part: int, positions: Array, codes: Array) -> set[tuple[int, str]]:
+    def _models_of(self, part: int, members: Members) -> set[tuple[int, str]]:
         columns = self.columns(part)
-        of_models = columns.numbers("model")[positions]
-        first = distinct_of(codes, of_models).first
+        of_models = columns.numbers("model")[members.positions]
+        first = distinct_of(members.scopes, of_models).first
         names = columns.values("model")
         models = [names[code] for code in of_models[first].tolist()]
-        return set(zip(codes[first].tolist(), models, strict=True))
+        return set(zip(members.scopes[first].tolist(), models, strict=True))
 
 
 def _order(scope: ScopeName) -> tuple[bytes, bool, bytes]:
@@ -483,17 +486,16 @@ class _Read(NamedTuple):
     """What was read of the chosen records of a part."""
 
     matches: Array  # whether each of them matches
-    # For each field: the code of each record, and its values, spelled as a list.
-    fields: list[tuple[Array, list[bytes]]]
+    fields: list[Field]
 
 
 class _ReadTask(msgspec.Struct, frozen=True):
     number: int
     part: PartFile
     columns: str  # path
-    bits: bytes  # of the chosen records
+    positions: Array  # of the chosen records
     filters: Filters
-    paths: tuple[FieldPath, ...]
+    paths: Sequence[FieldPath]
 
     def __str__(self) -> str:
         return f"reading {shown(self.part.path)}"
@@ -502,13 +504,13 @@ class _ReadTask(msgspec.Struct, frozen=True):
 def _read_fields(task: _ReadTask) -> _Read:
     """Evaluate conditions, and collect fields. Runs in a worker."""
     part = task.part
-    bits = np.unpackbits(np.frombuffer(task.bits, dtype=np.uint8), count=part.entry.records)
     filters = task.filters
     matches: list[bool] = []
+    # The code of each record, and codes by value, spelled as a list.
     coded: list[tuple[list[int], dict[bytes, int]]] = [([], {}) for _ in task.paths]
     columns = PartColumns(task.columns, part.entry.text_xxh3_128)
     try:
-        for line in lines_of(part, columns, np.flatnonzero(bits).tolist()):
+        for line in lines_of(part, columns, task.positions.tolist()):
             record = decoded(line)
             matches.append(
                 filters.accepts_sample_id(record["sample_id"]) and filters.accepts_fields(record)
@@ -519,42 +521,19 @@ def _read_fields(task: _ReadTask) -> _Read:
     except REFUSALS as exc:
         reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
         raise CorpusError(part.path, reason) from exc
-    fields = [(np.array(codes), list(values)) for codes, values in coded]
+    fields = [
+        Field(np.array(codes), [group_values(parse(value)[0]) for value in values])
+        for codes, values in coded
+    ]
     return _Read(np.array(matches), fields)
 
 
-def _spread(mask: Array, codes: Array, spelled: list[bytes]) -> Field:
-    """Give the codes of chosen records to all records."""
-    values = [group_values(parse(value)[0]) for value in spelled]
-    whole = np.full(len(mask), len(values), dtype=np.int64)
-    whole[mask] = codes
-    return Field(whole, [*values, [None]])
-
-
-def _spread_groups(
-    group: GroupBy, field: Field, positions: Array
-) -> tuple[Array, Array, list[str]]:
-    """Repeat records for each value of a field.
-
-    Return which of the records each row is, the number of its group, and the groups.
-    """
-    labels = [
+def _labels(group: GroupBy, field: Field) -> list[list[str]]:
+    """By code of a field: the groups that a record belongs to."""
+    return [
         sorted(set(map(group.code_of, values[:1] if group.bins else values)))
         for values in field.values
     ]
-    sizes = np.array([len(some) for some in labels])
-    codes = field.codes[positions]
-    rows = np.repeat(np.arange(len(positions)), sizes[codes])
-    ends = np.cumsum(sizes[codes])
-    ordinal = np.arange(len(rows)) - (ends - sizes[codes])[rows]
-    starts = np.cumsum(sizes) - sizes
-    return rows, starts[codes][rows] + ordinal, [label for some in labels for label in some]
-
-
-def _mask(positions: Sequence[int], records: int) -> Array:
-    mask = np.zeros(records, dtype=np.bool_)
-    mask[list(positions)] = True
-    return mask
 
 
 def _check_groups(groups: Groups, results: int) -> None:
