@@ -157,9 +157,10 @@ class _Counting(msgspec.Struct, dict=True):
 
     def _ends(self) -> tuple[list[bytes], list[bytes]]:
         """The lowest and the highest sample_id of each group, encoded as in sort keys."""
-        encoded = list(map(encode_sample_id, self.records.sample_ids))
+        codes, sample_ids = self.records.sample_ids
+        encoded = list(map(encode_sample_id, sample_ids))
         order, ranks = order_of(encoded)
-        of_record = ranks[self.records.sample_id]
+        of_record = ranks[codes]
         lowest = np.full(self.count, len(order))
         np.minimum.at(lowest, self.groups, of_record)
         highest = np.zeros(self.count, dtype=np.int64)
@@ -174,11 +175,13 @@ def _questions(records: Records, models: Sequence[bytes]) -> dict[int, QuestionC
     """Count the questions of each scope."""
     found = {scope: QuestionCounts() for scope in records.scopes}
     scope = records.scope
-    split = records.where(records.split_hashes)
+    sample_id = records.sample_ids.codes
+    is_split = records.split_hashes
+    split = scope[is_split]
     counted = {
-        "hashes_with_many_ids": _several(scope, records.hash, records.sample_id),
-        "ids_with_many_hashes": _several(scope, records.sample_id, records.hash),
-        "split_hashes": split.scope[distinct_of(split.scope, split.hash).first],
+        "hashes_with_many_ids": _several(scope, records.hash, sample_id),
+        "ids_with_many_hashes": _several(scope, sample_id, records.hash),
+        "split_hashes": split[distinct_of(split, records.hash[is_split]).first],
     }
     for name, scopes in counted.items():
         for code, number in Counter(scopes.tolist()).items():

@@ -14,6 +14,7 @@ from fastrec.answers.records import ScopeRecords
 from fastrec.answers.table import Scope
 from fastrec.answers.transcript import transcript_of
 from fastrec.errors import UsageError
+from fastrec.schemas.view import view, view_decoder
 from fastrec.statistics.items import (
     FEWEST_MODELS,
     discriminations,
@@ -181,14 +182,14 @@ def _questions(table: ScopeRecords, scores: Array, seed: int, *, enough: bool) -
     questions = []
     for number in np.flatnonzero(answered).tolist():
         item = Item(
-            sample_hash=table.hash_of(number),
+            sample_hash=table.hashes[number],
             sample_ids=sample_ids[number],
             models=int(answered[number]),
             difficulty=float(difficulties[number]),
             discrimination=_or_none(correlations[number]),
             p_wrong_key=_or_none(p_values[number]),
             flags=[],
-            near_duplicates=[table.hash_of(other) for other in duplicates.get(number, ())],
+            near_duplicates=[table.hashes[other] for other in duplicates.get(number, ())],
             references=[],
             agreed_value=None,
             agreed_by=0,
@@ -225,35 +226,23 @@ def _add_flags(item: Item, scores: Array) -> None:
 
 def _sample_ids(table: ScopeRecords) -> list[list[str | int]]:
     """The ids of each question."""
-    codes = table.records.sample_id[table.place]
-    names = table.records.sample_ids
+    codes, sample_ids = table.sample_ids
     pairs = np.unique(np.stack([table.question, codes]), axis=1)
     found: list[list[str | int]] = [[] for _ in range(table.questions)]
     for question, code in zip(*pairs.tolist(), strict=True):
-        found[question].append(names[code])
+        found[question].append(sample_ids[code])
     return found
 
 
-class _Input(msgspec.Struct):
-    raw: str
-
-
-class _Asked(msgspec.Struct):
-    input: _Input
+_decode = view_decoder(input=view(raw=str))
 
 
 def _near_duplicates(table: ScopeRecords) -> dict[int, list[int]]:
     """By question: those with nearly the same text; nothing is compared if there are too many."""
     if table.questions > _MOST_TEXTS:
         return {}
-    numbers = table.number[table.first]
-    order = np.argsort(numbers, kind="stable")
-    decode = msgspec.json.Decoder(_Asked).decode
-    texts = [decode(line).input.raw for line in table.records.selection.lines(numbers[order])]
-    return {
-        int(order[place]): sorted(order[others].tolist())
-        for place, others in near_duplicates(texts).items()
-    }
+    asked = table.selection.read(table.number[table.first], _decode)
+    return near_duplicates([question.input.raw for question in asked])
 
 
 def _add_agreement(item: Item, table: ScopeRecords, question: int, rest: Array) -> None:
@@ -261,7 +250,7 @@ def _add_agreement(item: Item, table: ScopeRecords, question: int, rest: Array) 
     strong = {table.models[place] for place in np.flatnonzero(rest >= np.nanmedian(rest)).tolist()}
     numbers = table.number[table.question == question]
     values: Counter[str] = Counter()
-    for line in table.records.selection.lines(numbers):
+    for line in table.selection.lines(numbers):
         record = msgspec.json.decode(line, type=dict)
         transcript = transcript_of(record)
         item.references = transcript.references
@@ -290,7 +279,7 @@ def _subset(table: ScopeRecords, scores: Array, size: int, seed: int) -> Subset 
     chosen = complete[choose_subset(values, size, seed)]
     by_choice, by_chance = judge_subsets(values, size, seed)
     return Subset(
-        questions=[table.hash_of(number) for number in chosen.tolist()],
+        questions=[table.hashes[number] for number in chosen.tolist()],
         chosen=SubsetFidelity(*by_choice),
         random=SubsetFidelity(*by_chance),
     )

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise, product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
-from fastrec.answers.codes import Array, Values, distinct_of
+from fastrec.answers.codes import Array, CodedColumn, Values, distinct_of
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.column_filter import ColumnFilter, codes_of, values_at
 from fastrec.corpus.columns import METADATA, PartColumns
@@ -51,6 +51,7 @@ from fastrec.where import (
 )
 
 _NO_FILTERS = Filters()
+Read = TypeVar("Read")
 ScopeName = tuple[str, str | None]  # evaluation and metric
 
 
@@ -258,12 +259,19 @@ class Selection:
         for part, positions in self.by_part(numbers):
             yield from lines_of(self.parts[part], self.columns(part), positions.tolist())
 
+    def read(self, numbers: Array, decode: Callable[[bytes], Read]) -> list[Read]:
+        """Read something of the lines of some records, given their numbers in any order."""
+        order = np.argsort(numbers, kind="stable")
+        found = map(decode, self.lines(numbers[order]))
+        by_place = dict(zip(order.tolist(), found, strict=True))
+        return list(map(by_place.__getitem__, range(len(order))))
+
     def gather(self, name: str, numbers: Array) -> Array:
         """The values of a column in some records, given by number."""
         return self._collect(numbers, lambda columns, at: columns.numbers(name)[at])
 
-    def codes(self, name: str, numbers: Array) -> tuple[Array, list[Any]]:
-        """The codes of a column in some records, and their values.
+    def codes(self, name: str, numbers: Array) -> CodedColumn:
+        """A column in some records.
 
         Equal values of all parts have one code. Values of metadata are spelled in JSON, because 1,
         1.0 and true are equal.
@@ -280,7 +288,7 @@ class Selection:
             new[used] = values.add([known[code] for code in used.tolist()])
             return new[codes]
 
-        return self._collect(numbers, collect), values.list()
+        return CodedColumn(self._collect(numbers, collect), values.list())
 
     def _collect(self, numbers: Array, collect: Callable[[PartColumns, Array], Array]) -> Array:
         """Collect values of records, given by number, from the columns of their parts."""

@@ -34,7 +34,7 @@ def read_trials(
     columns = (table.question, table.model, table.flag, table.score)
     lines: Iterable[bytes | None] = repeat(None, len(places))
     if texts:
-        lines = table.records.selection.lines(table.number[places])
+        lines = table.selection.lines(table.number[places])
     found: dict[tuple[int, str], list[tuple[Any, Trial]]] = {}
     for question, model, flag, score, line in zip(
         *(column[places].tolist() for column in columns), lines, strict=True

@@ -30,12 +30,6 @@ _Trials = dict[str, list[Trial]]  # by model, its records of a question
 _Judged = tuple[str, str, Trial | None, Trial | None]
 
 
-def _columns_of(table: ScopeRecords, models: Sequence[str]) -> Array:
-    """By model of a scope, its position among some models, or -1."""
-    column_of = {model: column for column, model in enumerate(models)}
-    return np.array([column_of.get(model, -1) for model in table.models], dtype=np.int64)
-
-
 def value_rows(
     index: QuestionTable,
     query: Query,
@@ -56,7 +50,7 @@ def value_rows(
     table = index.table(query)
     cells = table.cells
     ids = index.ids(query)
-    columns = _columns_of(table, models)
+    columns = table.columns_of(models)
     row_of = np.full(table.questions, -1, dtype=np.int64)
     row_of[ids] = np.arange(len(ids))
     rows: list[list[Value]] = [[None] * len(models) for _ in range(len(ids))]
@@ -91,7 +85,7 @@ def value_blocks(
     """
     table = index.table(scope)
     cells = table.cells
-    columns = _columns_of(table, models)
+    columns = table.columns_of(models)
     is_chosen = (columns[cells.model] >= 0) & cells.is_answered
     by_cluster = np.argsort(table.clusters, kind="stable")
     clusters = table.clusters[by_cluster]

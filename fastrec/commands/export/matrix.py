@@ -13,12 +13,10 @@ loads at a time.
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from msgspec import Raw
 
-from fastrec.answers.codes import Array
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.records import ANSWERS, RIGHT, RecordsOfScopes, ScopeRecords
 from fastrec.answers.selection import Selection
@@ -48,11 +46,10 @@ class _Block:
         self.is_graded = is_graded
         self.start = start  # its first cell
         self.rows = {model: row for row, model in enumerate(table.models)}
-        hashes = list(map(table.hash_of, range(table.questions)))
         self.order = sorted(
-            range(table.questions), key=lambda number: (hashes[number], table.names[number])
+            range(table.questions), key=lambda number: (table.hashes[number], table.names[number])
         )
-        self.hashes = [hashes[number] for number in self.order]
+        self.hashes = [table.hashes[number] for number in self.order]
         self.sample_ids = [_sample_id(table, number) for number in self.order]
         scope = [self.evaluation] if self.metric is None else [self.evaluation, self.metric]
         self.columns = ["/".join([*scope, table.names[number]]) for number in self.order]
@@ -91,20 +88,12 @@ class _Matrix:
         mapped["score"][cells] = scores
         mapped["verdict"][cells] = np.where(table.flag[first] == RIGHT, _RIGHT, _WRONG)
         is_unclear = np.abs(scores) >= _LEAST_UNCLEAR
-        spelled = self._read_scores(table.number[first[is_unclear]])
+        spelled = self._selection.read(table.number[first[is_unclear]], _spelled_score)
         self._spelled |= zip((cells[is_unclear] + block.start).tolist(), spelled, strict=True)
         self.failed += len(table.flag) - len(answers)
         self.repeated += len(answers) - len(cells)
         self._cells += block.size
         self.blocks.append(block)
-
-    def _read_scores(self, numbers: Array) -> list[str]:
-        """Read the scores of some records, as they are spelled."""
-        order = np.argsort(numbers)
-        spelled = [""] * len(numbers)
-        for place, line in zip(order.tolist(), self._selection.lines(numbers[order]), strict=True):
-            spelled[place], _ = double_of(_decode(line).evaluation.score)
-        return spelled
 
     def write(self, output: Path, *, raw_cells: bool) -> None:
         """Write the scores, and whether answers are right."""
@@ -150,12 +139,17 @@ class _Matrix:
 
 def _sample_id(table: ScopeRecords, question: int) -> str:
     """The `sample_id` of the first record of a question."""
-    place = table.place.start + int(table.first[question])
-    sample_id: Any = table.records.sample_ids[int(table.records.sample_id[place])]
+    sample_id = table.sample_ids.value(table.first[question])
     return sample_id if isinstance(sample_id, str) else spell(sample_id).decode()
 
 
 _decode = view_decoder(evaluation=view(score=Raw))
+
+
+def _spelled_score(line: bytes) -> str:
+    """The score of a record, as it is spelled."""
+    spelled, _ = double_of(_decode(line).evaluation.score)
+    return spelled
 
 
 def write_matrix(

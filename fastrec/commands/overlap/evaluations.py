@@ -105,7 +105,7 @@ def _questions(index: QuestionTable, queries: Sequence[Query]) -> Iterator[_Ques
         table = index.table(query)
         first = table.number[table.first].tolist()
         for question in index.ids(query).tolist():
-            name = query.evaluation_name, table.hash_of(question)
+            name = query.evaluation_name, table.hashes[question]
             numbers.setdefault(name, first[question])
     for line in index.selection.lines(np.unique(list(numbers.values()))):
         record = _decode(line)

@@ -156,7 +156,6 @@ _EXAMPLES = 3
 _PAIRS_WITH_EXAMPLES = 50
 # The digests that two questions of an id must have in common for each reason, as in REASONS; with
 # the last one, `prompt_and_reference`, they have none. The digests are those of `digests_of`.
-_DIGESTS = 4
 _AGREEMENTS = ([0, 1], [2, 3], [2], [3])
 
 _decode = view_decoder(input=view(raw=str, reference=str | list[str]))
@@ -181,16 +180,15 @@ def _find_joins(index: QuestionTable, evaluation: str, scopes: _Scopes) -> Evalu
     ids = Values()
     found: list[Asked] = []
     numbers: list[Array] = []
-    model_of = {model: code for code, model in enumerate(models)}
     for metric, table in enumerate(tables):
-        model = np.array([model_of.get(name, -1) for name in table.models])[table.model]
-        records = table.records
-        first, places = distinct_of(records.hash[table.place], records.sample_id[table.place])
+        model = table.columns_of(models)[table.model]
+        sample_ids = table.sample_ids
+        first, places = distinct_of(table.question, sample_ids.codes)
         names = []
         spelled = []
-        for place in (first + table.place.start).tolist():
-            sample_hash = records.hashes[records.hash[place]]
-            sample_id = spell(records.sample_ids[records.sample_id[place]])
+        for place in first.tolist():
+            sample_hash = table.hashes[table.question[place]]
+            sample_id = spell(sample_ids.value(place))
             names.append((sample_hash, sample_id if sample_hash in split else b""))
             spelled.append(sample_id)
         asked = Asked(
@@ -204,7 +202,8 @@ def _find_joins(index: QuestionTable, evaluation: str, scopes: _Scopes) -> Evalu
         numbers.append(table.number[is_chosen])
     everything = Asked(*(np.concatenate(codes) for codes in zip(*found, strict=True)))
     _, first, places = np.unique(everything.question, return_index=True, return_inverse=True)
-    digests = _read_digests(index, np.concatenate(numbers)[first])
+    of_questions = index.selection.read(np.concatenate(numbers)[first], _digests_of_line)
+    digests = np.array(of_questions, dtype=np.uint64)
     metrics = [scope.metric for scope, _ in scopes]
     joins = count_joins(models, ids.list(), everything._replace(question=places), digests)
     return EvaluationJoins(
@@ -214,15 +213,9 @@ def _find_joins(index: QuestionTable, evaluation: str, scopes: _Scopes) -> Evalu
     )
 
 
-def _read_digests(index: QuestionTable, numbers: Array) -> Array:
-    """The digests of questions, given the number of the first record of each."""
-    digests = np.empty((len(numbers), _DIGESTS), dtype=np.uint64)
-    order = np.argsort(numbers)
-    lines = index.selection.lines(numbers[order])
-    for question, line in zip(order.tolist(), lines, strict=True):
-        asked = _decode(line).input
-        digests[question] = digests_of(asked.raw, asked.reference)
-    return digests
+def _digests_of_line(line: bytes) -> tuple[int, ...]:
+    asked = _decode(line).input
+    return digests_of(asked.raw, asked.reference)
 
 
 def digests_of(prompt: str, references: str | list[str]) -> tuple[int, ...]:
