@@ -8,7 +8,6 @@ All sums are exact. What an array cannot hold stands apart in the columns, and i
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -56,7 +55,7 @@ def count_run(records: Records) -> tuple[Tally, Census]:
     return tally, census
 
 
-class _Counting(msgspec.Struct, dict=True):
+class _Counting(msgspec.Struct):
     """Counts records by group."""
 
     records: Records
@@ -120,19 +119,10 @@ class _Counting(msgspec.Struct, dict=True):
         squares = [number << 2 * UNIT_BITS for number in ones]
         places = np.flatnonzero(mask & (score != 0) & (score != 1))
         for group, some in by_code(self.groups[places], places):
-            total, squared, _, _ = score_sums(self.scores(some))
+            total, squared, _, _ = score_sums(self.records.exact_scores(some))
             sums[group] += total
             squares[group] += squared
         return sums, squares
-
-    @cached_property
-    def _exact_scores(self) -> dict[int, int]:
-        return self.records.exact("score")
-
-    def scores(self, places: Sequence[int]) -> list[float]:
-        """The exact scores of some records."""
-        known = zip(places, self.records.score[places].tolist(), strict=True)
-        return [self._exact_scores.get(place, score) for place, score in known]
 
     def _latencies(self) -> list[Counter[int]]:
         """The number of records of each group by latency bucket (`rows.bucket_of`)."""
@@ -225,12 +215,11 @@ def _add_repeats(
     repeated = np.flatnonzero(np.bincount(cells)[cells] > 1)
     if not repeated.size:
         return
-    counting = _Counting(records, cells, 0)
     correct = records.gather("correct")
     for _, places in by_code(cells[repeated], repeated):
         verdicts = zip(
             correct[places].tolist(),
-            counting.scores(places),
+            records.exact_scores(places),
             records.flag[places].tolist(),
             strict=True,
         )

@@ -12,7 +12,7 @@ from fastrec.answers.codes import Array
 from fastrec.answers.near_duplicates import near_duplicates
 from fastrec.answers.records import ScopeRecords
 from fastrec.answers.table import Scope
-from fastrec.answers.transcript import transcript_of
+from fastrec.answers.transcript import decoded, transcript_of
 from fastrec.errors import UsageError
 from fastrec.schemas.view import view, view_decoder
 from fastrec.statistics.items import (
@@ -130,7 +130,7 @@ def analyse_items(
 ) -> EvaluationItems:
     """Analyse the questions of a scope, by the answers of all its models or of some."""
     sign = -1.0 if scope.lower_is_better else 1.0
-    scores = sign * _scores(table, models or scope.models, graded=scope.graded)
+    scores = sign * _scores(table, models, graded=scope.graded)
     answering = int((~np.isnan(scores)).any(axis=1).sum())
     enough = answering >= FEWEST_MODELS
     complete = scores[np.ix_(*_complete(scores))]
@@ -156,9 +156,10 @@ def analyse_items(
 
 def _scores(table: ScopeRecords, models: tuple[str, ...], *, graded: bool) -> Array:
     """Models × questions: mean scores, or shares of right answers; NaN without an answer."""
-    if len(models) * table.questions > _MOST_CELLS:
+    count = len(models or table.models)
+    if count * table.questions > _MOST_CELLS:
         raise UsageError(
-            f"{table.name[0]} has {len(models):,} models and {table.questions:,} questions, which "
+            f"{table.name[0]} has {count:,} models and {table.questions:,} questions, which "
             "are too many: choose models with --model"
         )
     cells = table.cells
@@ -166,8 +167,7 @@ def _scores(table: ScopeRecords, models: tuple[str, ...], *, graded: bool) -> Ar
     scores = np.full((len(table.models), table.questions), np.nan)
     values = cells.score if graded else cells.share
     scores[cells.model[answered], cells.question[answered]] = values[answered]
-    places = {name: place for place, name in enumerate(table.models)}
-    return scores[[places[name] for name in models if name in places]]
+    return np.asarray(scores[table.are_models(models)])
 
 
 def _questions(table: ScopeRecords, scores: Array, seed: int, *, enough: bool) -> list[Item]:
@@ -251,7 +251,7 @@ def _add_agreement(item: Item, table: ScopeRecords, question: int, rest: Array) 
     numbers = table.number[table.question == question]
     values: Counter[str] = Counter()
     for line in table.selection.lines(numbers):
-        record = msgspec.json.decode(line, type=dict)
+        record = decoded(line)
         transcript = transcript_of(record)
         item.references = transcript.references
         if record["model_id"] in strong and transcript.extracted:

@@ -16,8 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
-from itertools import repeat
-from operator import itemgetter
+from operator import attrgetter
 
 import msgspec
 import numpy as np
@@ -258,7 +257,7 @@ class QuestionTable:
             return
         parts = range(len(self.selection.parts))
         if evaluation is not None:
-            parts = self.selection.number_parts(evaluation)
+            parts = self.selection.number_parts(evaluation, evaluation)
         # Not under the lock: other pages need not wait for it.
         hits = find_phrase(self.selection, parts, text, jobs=jobs, progress=progress)
         with self._lock:
@@ -347,7 +346,7 @@ class QuestionTable:
         input_chars = self._input_chars(query)
         output_chars = self._output_chars(query)
         distance = spread_range(table) if scope.graded else 1.0
-        in_input, in_answers = self._hits(query) if query.text else (None, None)
+        hits = self._hits(query) if query.text else None
         rows = []
         for number in ids:
             models = int(facts.models[number])
@@ -372,8 +371,8 @@ class QuestionTable:
                     input_chars=int(input_chars[number]),
                     output_chars=_or_none(output_chars[number]),
                     metadata={},
-                    in_input=None if in_input is None else bool(in_input[number]),
-                    in_answers=None if in_answers is None else int(in_answers[number]),
+                    in_input=hits and bool(hits[0][number]),
+                    in_answers=hits and int(hits[1][number]),
                 )
             )
         return rows
@@ -384,16 +383,14 @@ class QuestionTable:
         A question is listed once per metric. The beginning of a hash needs at least `shortest`
         characters.
         """
-        rows: list[tuple[int, Query, int]] = []  # the number of the first record; the question
+        rows: list[QuestionRow] = []
         for scope_number, numbers in find_questions(self.selection, text, shortest, limit):
             query = query_of(self.scopes[scope_number])
             table = self.table(query)
             questions = np.unique(table.question[np.isin(table.number, numbers)])
-            first = table.number[table.first[questions]].tolist()
-            rows += zip(first, repeat(query), questions.tolist(), strict=False)
-        rows.sort(key=itemgetter(0))
-        found = [self._rows(query, [question])[0] for _, query, question in rows[:limit]]
-        return self._add_texts(found)
+            rows += self._rows(query, questions.tolist())
+        rows.sort(key=attrgetter("first"))
+        return self._add_texts(rows[:limit])
 
     def number_of(self, query: Query, name: str) -> int | None:
         """Find a question by its name.
@@ -498,7 +495,7 @@ class QuestionTable:
         repeated = count_of(table.model[places], len(table.models)) > 1
         trials = read_trials(table, places[repeated[table.model[places]]])
         return {
-            model: [OUTCOMES_BY_FLAGS[trial.flag] for trial in own]
+            table.models[model]: [OUTCOMES_BY_FLAGS[trial.flag] for trial in own]
             for (_, model), own in trials.items()
         }
 

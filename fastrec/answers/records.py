@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import math
 import threading
-from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from copy import copy
 from functools import cached_property, lru_cache
-from operator import attrgetter
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -84,12 +83,9 @@ class Records:
         self.first = first[order]
 
     def _parts(self) -> Sequence[int]:
-        selection = self.selection
-        names = [name for name, _ in selection.scopes[self.scopes.start : self.scopes.stop]]
-        plain = list(map(without_group, names))
-        first = selection.number_parts(min(plain))  # the order of groups may be another one
-        last = selection.number_parts(max(plain))
-        return range(first.start, max(first.stop, last.stop))
+        # The order of groups may be another one than that of their evaluations.
+        names = [without_group(self.selection.scopes[scope][0]) for scope in self.scopes]
+        return self.selection.number_parts(min(names), max(names))
 
     @cached_property
     def split_hashes(self) -> Array:
@@ -107,6 +103,15 @@ class Records:
             for columns in (by_run, (*by_run, self.sample_ids.codes))
         )
         return (samples > runs)[of_hash.place]
+
+    @cached_property
+    def _exact_scores(self) -> dict[int, int]:
+        return self.exact("score")
+
+    def exact_scores(self, places: Sequence[int]) -> list[float]:
+        """The scores of the records at some places, which an array may not hold."""
+        known = zip(places, self.score[places].tolist(), strict=True)
+        return [self._exact_scores.get(place, score) for place, score in known]
 
     def gather(self, name: str) -> Array:
         """The values of another column of these records."""
@@ -139,7 +144,8 @@ class Records:
         arrays = {name: getattr(self, name)[chosen] for name in _ARRAYS}
         made = copy(self)
         made.__dict__.update(arrays)
-        made.__dict__.pop("sample_ids", None)
+        for name in ("sample_ids", "_exact_scores"):
+            made.__dict__.pop(name, None)
         return made
 
     def of_scope(self, scope: int) -> ScopeRecords:
@@ -303,15 +309,14 @@ class RecordsOfScopes:
     @cached_property
     def runs(self) -> list[range]:
         """All scopes, as they are loaded together."""
-        ends = np.cumsum(records_by_scope(self._selection))
-        found: list[range] = []
-        start = 0
-        while start < len(ends):
-            before = int(ends[start - 1]) if start else 0
-            beyond = int(np.searchsorted(ends, before + _RECORDS, side="right"))
-            found.append(range(start, max(beyond, start + 1)))
-            start = found[-1].stop
-        return found
+        starts = []
+        together = _RECORDS  # records of the last run
+        for scope, records in enumerate(records_by_scope(self._selection)):
+            together += records
+            if together > _RECORDS:
+                starts.append(scope)
+                together = records
+        return [range(*ends) for ends in pairwise([*starts, len(self._selection.scopes)])]
 
     def load(self, run: range) -> Records:
         """The records of some scopes that are loaded together."""
@@ -321,8 +326,7 @@ class RecordsOfScopes:
     def of(self, scope: int) -> ScopeRecords:
         """The records of a scope."""
         with self._lock:
-            run = self.runs[bisect_right(self.runs, scope, key=attrgetter("start")) - 1]
-            records, tables = self._load(run)
+            records, tables = self._load(next(run for run in self.runs if scope in run))
             if scope not in tables:
                 tables[scope] = records.of_scope(scope)
             return tables[scope]

@@ -131,13 +131,8 @@ class Selection:
             return np.arange(self.starts[part], self.starts[part + 1])
         return self.members(part).positions + int(self.starts[part])
 
-    def filtered(self, filters: Filters, *, allow_empty: bool = False) -> Selection:
-        """Select the records of the corpus that match some filters.
-
-        Raises:
-            UsageError: A condition is about a field that no record has.
-            NoMatchError: No record matches.
-        """
+    def filtered(self, filters: Filters) -> Selection:
+        """Select the records of the corpus that match some filters."""
         if not filters:
             return self
         chosen: list[Array] = []
@@ -152,9 +147,6 @@ class Selection:
             Members(positions, self.members(part).scopes[positions])
             for part, positions in enumerate(chosen)
         ]
-        if not allow_empty and not any(map(len, chosen)):
-            check_known_fields([self], filters, nothing_matches=True)
-            raise no_match(filters, self.summary.evaluations)
         return self._with_members(self.scopes, members)
 
     def grouped(self, groups: Groups) -> Selection:
@@ -232,14 +224,15 @@ class Selection:
                     counts[number] += count
         return counts
 
-    def number_parts(self, evaluation: str) -> range:
-        """The numbers of the parts that may have records of an evaluation."""
+    def number_parts(self, lowest: str, highest: str) -> range:
+        """The numbers of the parts that may have records of evaluations between two names."""
         if self.manifest.sort_fields[0] != "evaluation_name":
             return range(len(self.parts))
         found = [
             number
             for number, part in enumerate(self.parts)
-            if part.entry.first.evaluation_name <= evaluation <= part.entry.last.evaluation_name
+            if part.entry.first.evaluation_name <= highest
+            and part.entry.last.evaluation_name >= lowest
         ]
         return range(found[0], found[-1] + 1) if found else range(0)
 
@@ -304,13 +297,13 @@ class Selection:
 
     def exact(self, name: str, numbers: Array) -> dict[int, int]:
         """The integers that the array of a column cannot hold, by position among the numbers."""
-        exact: dict[int, int] = {}
-        for part, _ in self.by_part(np.sort(numbers)):
-            start = int(self.starts[part])
-            for position, value in self.columns(part).exact(name).items():
-                exact[start + position] = value
-        places = np.flatnonzero(np.isin(numbers, list(exact))).tolist() if exact else []
-        return {place: exact[int(numbers[place])] for place in places}
+        exact = {
+            int(self.starts[part]) + position: value
+            for part, _ in self.by_part(np.sort(numbers))
+            for position, value in self.columns(part).exact(name).items()
+        }
+        places = np.flatnonzero(np.isin(numbers, list(exact)))
+        return {place: exact[int(numbers[place])] for place in places.tolist()}
 
     def _with_members(self, scopes: Sequence[ScopeName], members: Sequence[Members]) -> Selection:
         """Select other records, given the scope of each.
@@ -386,6 +379,7 @@ class Selection:
         yield from zip(numbers, with_progress(results, parts, self._progress, "read"), strict=True)
 
     def _models_of(self, part: int, members: Members) -> set[tuple[int, str]]:
+        """Each scope with its models, in a part."""
         columns = self.columns(part)
         of_models = columns.numbers("model")[members.positions]
         first = distinct_of(members.scopes, of_models).first
@@ -437,12 +431,9 @@ def select_same_bins(
     The borders of bins follow from all of them. Questions with the same value of the field
     `cluster` are a cluster.
     """
-    found: list[Selection] = []
     opened = [Selection(corpus, jobs=jobs, progress=progress) for corpus in corpora]
     check_known_fields(opened, filters, groups, cluster)
-    for number, selection in enumerate(opened, 1):
-        may_be_empty = number < len(corpora) or any(other.scopes for other in found)
-        found.append(selection.filtered(filters, allow_empty=may_be_empty))
+    found = filter_selections(opened, filters)
     binned = []
     for group in groups:
         counts: Counter[Any] = Counter()
@@ -456,6 +447,15 @@ def select_same_bins(
         if cluster and selection.scopes:
             selection.set_clusters(cluster)
     return made
+
+
+def filter_selections(selections: Sequence[Selection], filters: Filters) -> list[Selection]:
+    """Select the matching records of several corpora, not all of which may have none."""
+    found = [selection.filtered(filters) for selection in selections]
+    if filters and not any(selection.scopes for selection in found):
+        check_known_fields(selections[-1:], filters, nothing_matches=True)
+        raise no_match(filters, selections[-1].summary.evaluations)
+    return found
 
 
 def check_numbers(selection: Selection, numbers: Iterable[int]) -> Array:

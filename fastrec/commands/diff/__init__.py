@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal, Unpack
 
-from fastrec.answers.selection import Selection, check_known_fields
+from fastrec.answers.selection import Selection, check_known_fields, filter_selections
 from fastrec.commands.diff.compare import Changes, compare_range
 from fastrec.commands.diff.document import (
     ChangedField,
@@ -326,12 +326,12 @@ def diff(
     wanted = make_filters(**filters)
     first, second = (Selection(corpus, jobs=jobs) for corpus in (old, new))
     check_known_fields([first, second], wanted, cluster=cluster)
-    before_selection = first.filtered(wanted, allow_empty=True)
-    if cluster and before_selection.scopes:
-        before_selection.set_clusters(cluster)
-    before = ComparedCorpus(before_selection)
     # One of them may have no matching record: its models are missing.
-    after = ComparedCorpus(second.filtered(wanted, allow_empty=bool(before.results)))
+    first, second = filter_selections([first, second], wanted)
+    if cluster and first.scopes:
+        first.set_clusters(cluster)
+    before = ComparedCorpus(first)
+    after = ComparedCorpus(second)
     corpora = before, after
     scored = frozenset() if accuracy else scopes_with("graded", corpora)
     match_by = fields_to_compare(before, after, match_by)

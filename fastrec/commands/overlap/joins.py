@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from fastrec.answers.codes import Array, Values, distinct_of, joint_codes, order_of
+from fastrec.answers.codes import Array, Values, by_code, distinct_of, joint_codes, order_of
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query, Scope
 from fastrec.judge.parse import parse, spell
@@ -241,8 +241,8 @@ def count_joins(
         column_of[models.index(group[0])] = column
     asked = asked._replace(model=column_of[asked.model])
     asked = asked.chosen(asked.model >= 0)
-    of_questions = _matrix(asked.question, asked.model, len(groups))
-    of_ids = _matrix(asked.sample, asked.model, len(groups))
+    of_questions, _ = _matrix(asked.model, len(groups), asked.question)
+    of_ids, _ = _matrix(asked.model, len(groups), asked.sample)
     common = _shared(of_questions)
     same_id = _shared(of_ids)
     same_metric = _shared_by_metric(asked, common)
@@ -288,22 +288,20 @@ def count_joins(
 
 def _groups(models: Sequence[str], asked: Asked) -> list[list[str]]:
     """Group models that have the same questions, ids and metrics, the largest group first."""
-    questions = joint_codes(asked.question, asked.sample)
-    metrics = joint_codes(asked.question, asked.metric)
-    groups: dict[tuple[bytes, bytes], list[str]] = {}
-    for code, model in enumerate(models):
-        own = asked.model == code
-        key = np.unique(questions[own]).tobytes(), np.unique(metrics[own]).tobytes()
-        groups.setdefault(key, []).append(model)
+    by_sample = by_code(asked.model, joint_codes(asked.question, asked.sample))
+    by_metric = by_code(asked.model, joint_codes(asked.question, asked.metric))
+    groups: dict[tuple[frozenset[int], ...], list[str]] = {}
+    for (model, samples), (_, metrics) in zip(by_sample, by_metric, strict=True):
+        groups.setdefault((frozenset(samples), frozenset(metrics)), []).append(models[model])
     return sorted(map(sorted, groups.values()), key=lambda group: (-len(group), group))
 
 
-def _matrix(rows: Array, columns: Array, width: int) -> Array:
-    """Whether each distinct code of rows has each column."""
-    distinct, places = np.unique(rows, return_inverse=True)
-    matrix = np.zeros((len(distinct), width), dtype=np.bool_)
+def _matrix(columns: Array, width: int, *rows: Array) -> tuple[Array, Array]:
+    """Whether each combination of codes has each column; and the first row of each combination."""
+    first, places = distinct_of(*rows)
+    matrix = np.zeros((len(first), width), dtype=np.bool_)
     matrix[places, columns] = True
-    return matrix
+    return matrix, first
 
 
 def _shared(matrix: Array) -> Array:
@@ -324,9 +322,7 @@ class _Sharing:
     """Which groups have one of several keys of a unit in common: a text of an id, for example."""
 
     def __init__(self, width: int, groups: Array, units: Array, *keys: Array) -> None:
-        first, places = distinct_of(units, *keys)
-        self._matrix = np.zeros((len(first), width), dtype=np.bool_)
-        self._matrix[places, groups] = True
+        self._matrix, first = _matrix(groups, width, units, *keys)
         self._starts = np.flatnonzero(np.diff(units[first], prepend=-1))
 
     def with_group(self, group: int) -> Array:
@@ -343,22 +339,15 @@ class _Closeness:
         number = np.bincount(asked.sample[questions.first])  # of questions by id
         several = asked.chosen(number[asked.sample] > 1)
         self._ids = np.unique(several.sample)
-        self._groups = groups
         texts = [
             np.unique(column, return_inverse=True)[1][several.question] for column in digests.T
         ]
         keys: list[list[Array]] = [[], [several.question]]
         keys += [[texts[column] for column in columns] for columns in _AGREEMENTS]
-        self._levels = [
-            _Sharing(groups, several.model, several.sample, *some)
-            for some in keys
-            if len(self._ids)
-        ]
+        self._levels = [_Sharing(groups, several.model, several.sample, *some) for some in keys]
 
     def _reasons(self, group: int) -> Array:
         """By id and group, the position in REASONS; -1 if nothing keeps them apart."""
-        if not self._levels:
-            return np.full((0, self._groups), -1)
         has_id, same_question, *agreeing = (level.with_group(group) for level in self._levels)
         found = np.where(has_id, len(agreeing), -1)
         for reason in reversed(range(len(agreeing))):
