@@ -124,19 +124,15 @@ def trials_of(figures: Iterable[Figure]) -> list[Trial]:
     return list(dict.fromkeys(trial for figure in figures for trial in figure.trials))
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True):
-    """The value of a figure; None if a contender failed, with the reason in `error`."""
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The value of a figure as the history has it."""
 
-    name: str
-    title: str
-    value: float | None
-    unit: str = "×"
-    better: Better = "lower"
+    value: float | None  # None if a contender failed.
     relative: float | None  # The number that is compared with earlier runs.
     of: str  # The corpora it was measured on. Only values with the same corpora are compared.
+    unit: str = "×"
+    better: Better = "lower"
     target: float | None = None
-    tolerance: float = 0.15
-    error: str | None = None
 
     @property
     def reached(self) -> bool | None:
@@ -144,6 +140,15 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
         if self.target is None or self.value is None:
             return None
         return self.value <= self.target if self.better == "lower" else self.value >= self.target
+
+
+class Value(Outcome, frozen=True, kw_only=True):
+    """The value of a figure with its name; `error` says why it failed, if it did."""
+
+    name: str
+    title: str
+    tolerance: float = 0.15
+    error: str | None = None
 
 
 def measured_on(corpora: Iterable[str]) -> str:

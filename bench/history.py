@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.figures import Value
+from bench.figures import Outcome, Value
 
 HISTORY = Path(__file__).parent / "history.jsonl"
 _ROOT = Path(__file__).parents[1]
@@ -32,17 +32,6 @@ class Machine(msgspec.Struct, frozen=True):
         return f"{self.cpu}, {self.cores} cores"
 
 
-class HistoryValue(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A figure in the history."""
-
-    value: float
-    relative: float
-    of: str
-    unit: str = "×"
-    better: str = "lower"
-    target: float | None = None
-
-
 class HistoryLine(msgspec.Struct, frozen=True, kw_only=True):
     """A run of `make bench`."""
 
@@ -53,7 +42,7 @@ class HistoryLine(msgspec.Struct, frozen=True, kw_only=True):
     # The load average at the start. Above 0.5 the machine was busy with something else.
     load: float
     calibration: float
-    figures: dict[str, HistoryValue]
+    figures: dict[str, Outcome]
 
 
 def machine() -> Machine:
@@ -82,9 +71,14 @@ def line_of(values: Iterable[Value], calibration: float, load: float) -> History
     figures = {}
     for value in values:
         if value.value is not None and value.relative is not None:
-            entry = msgspec.convert(msgspec.to_builtins(value), HistoryValue)
-            rounded = {"value": round(value.value, 4), "relative": round(value.relative, 5)}
-            figures[value.name] = msgspec.structs.replace(entry, **rounded)
+            figures[value.name] = Outcome(
+                value=round(value.value, 4),
+                relative=round(value.relative, 5),
+                of=value.of,
+                unit=value.unit,
+                better=value.better,
+                target=value.target,
+            )
     return HistoryLine(
         commit=commit(),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -149,5 +143,6 @@ def _best(value: Value, history: Sequence[HistoryLine], here: Machine) -> float 
         line for line in history if (entry := line.figures.get(value.name)) and entry.of == value.of
     ]
     lines = [line for line in lines if line.machine == here] or lines
-    earlier = [line.figures[value.name].relative for line in lines]
+    values = [line.figures[value.name].relative for line in lines]
+    earlier = [relative for relative in values if relative is not None]
     return (min if value.better == "lower" else max)(earlier, default=None)

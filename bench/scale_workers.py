@@ -21,7 +21,7 @@ from fastrec.limits import LIMITS
 from fastrec.normalize.pass1 import SortTask
 from fastrec.normalize.pass2 import PartTask
 from fastrec.normalize.plan import MergeTask, Region, RegionTask
-from fastrec.normalize.results import LineStatistics, Part, PieceCounts, SideFile, SortResult
+from fastrec.normalize.results import LineStatistics, Part, PieceCounts, SortResult
 from fastrec.sorting.cuts import write_borders
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.gather import RunSlice
@@ -294,9 +294,9 @@ class SimulatedWorkers(Engine):
         ):
             border, file = borders
             files.append(file)
-        columns = SideFile(columns_path(task.path), part.records * _COLUMNS, _HASH * 2)
+        columns = FileDigest(columns_path(task.path), part.records * _COLUMNS, _HASH * 2)
         self.staged.append(columns.path)
-        for size in (text // _PART_SHARE, columns.bytes, *sizes.values()):
+        for size in (text // _PART_SHARE, columns.size, *sizes.values()):
             self._write(size)
         self.result.requests["rename"] += 1 + len(files)
         return Part(

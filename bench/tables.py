@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from bench.figures import Value
+from bench.figures import Outcome, Value
 from bench.history import Comparison
 
 
@@ -19,7 +19,7 @@ def shown(value: Value) -> str:
     return value.error or number(value.value, value.unit)
 
 
-def target_of(value: Value) -> str:
+def target_of(value: Outcome) -> str:
     """The target, and whether it is reached."""
     if value.target is None:
         return ""

@@ -19,28 +19,35 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain, pairwise
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from fastrec.answers.choosing import choose_scopes
+from fastrec.answers.codes import by_code
 from fastrec.answers.question_table import QuestionTable, query_of
-from fastrec.answers.selection import Selection
-from fastrec.answers.table import Query, Scope
+from fastrec.answers.records import ERROR, RIGHT, ScopeRecords
+from fastrec.answers.selection import Groups, Selection, select_same_bins
+from fastrec.answers.table import Scope
 from fastrec.answers.values import value_rows
 from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.filters import AnyPath, Filters
+from fastrec.judge.parse import spell
 from fastrec.notebook import Tabular, flat
+from fastrec.progress import Progress
 from fastrec.statistics.adjust import adjust_p_values
 from fastrec.statistics.exact import Value, mean_score
 from fastrec.statistics.paired import Test, compare_series
 from fastrec.storage import base_name, is_url, join, parent_of, storage_of
-from fastrec.summary.document import LineCounts, ScopeNames, filled
+from fastrec.summary.document import LineCounts, ScopeNames, filled, results_by_name, scope_order
 from fastrec.summary.present_choice import with_directions
+from fastrec.summary.present_ranking import add_groups
+from fastrec.where import empty_group, largest_groups
 from fastrec.wording import metrics_of, title_of, value_text
 
 
@@ -184,9 +191,7 @@ class Trend(Tabular, kw_only=True):
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric, model and corpus, with the last change."""
-        fields = dict.fromkeys(
-            field for evaluation in self.evaluations for field in evaluation.group or {}
-        )
+        no_group = empty_group(self.evaluations)
         rows = []
         for evaluation in self.evaluations:
             names = {
@@ -194,7 +199,7 @@ class Trend(Tabular, kw_only=True):
                 "metric": evaluation.metric,
                 "graded": evaluation.graded,
             }
-            group = dict.fromkeys(fields) | (evaluation.group or {})
+            group = no_group | (evaluation.group or {})
             for model in evaluation.models:
                 changes = {change.after: change for change in model.changes}
                 for point in model.points:
@@ -239,13 +244,13 @@ def find_corpora(paths: Sequence[AnyPath]) -> tuple[list[tuple[str, AnyPath]], l
     if not places:
         raise UsageError("there is no published corpus: " + "; ".join(notices))
     found = [os.fspath(place) for place in places]
-    twice = [path for path, number in Counter(found).items() if number > 1]
-    if twice:
-        raise UsageError(f"{shown(twice[0])} is given twice")
+    for path in found:
+        if found.count(path) > 1:
+            raise UsageError(f"{shown(path)} is given twice")
     names = [utf8(base_name(path)) for path in found]
-    number_of = Counter(names)
     spelled = (
-        utf8(path) if number_of[name] > 1 else name for name, path in zip(names, found, strict=True)
+        name if names.count(name) == 1 else utf8(path)
+        for name, path in zip(names, found, strict=True)
     )
     return list(zip(spelled, places, strict=True)), notices
 
@@ -256,12 +261,12 @@ def _inside(directory: str) -> tuple[list[str], list[str]]:
         read_manifest(directory)  # says why it is not a corpus
     entries = storage.files_in(directory)
     if is_url(directory):  # all objects below it
-        ends = [
-            entry.removesuffix(f"/{MANIFEST}")
-            for entry in entries
-            if entry.endswith(f"/{MANIFEST}")
+        manifests = [entry for entry in entries if base_name(entry) == MANIFEST]
+        corpora = [
+            corpus
+            for corpus in map(parent_of, manifests)
+            if parent_of(corpus) == directory.rstrip("/")
         ]
-        corpora = [end for end in ends if parent_of(end) == directory.rstrip("/")]
     else:
         corpora = [entry for entry in entries if storage.exists(join(entry, MANIFEST))]
     refused = [corpus for corpus in corpora if is_refused(storage.read_all(join(corpus, MANIFEST)))]
@@ -300,14 +305,12 @@ def _compare_pair(old: QuestionTable, new: QuestionTable, scope: Scope, changes:
     """Compute the changes of some models between two corpora."""
     query = query_of(scope)
     models = [model for model, _ in changes]
-    before = value_rows(old, query, models, graded=scope.graded)
-    after = value_rows(new, query, models, graded=scope.graded)
-    _split(old, query, models, before, after, graded=scope.graded)
-    _split(new, query, models, after, before, graded=scope.graded)
+    before, after = (value_rows(index, query, models, graded=scope.graded) for index in (old, new))
+    _split(old.table(query), models, before, after, graded=scope.graded)
+    _split(new.table(query), models, after, before, graded=scope.graded)
     names = before.keys() & after.keys()
-    common = [(before[name], after[name]) for name in names]
     series = (
-        ((first[column], second[column]) for first, second in common)
+        [(before[name][column], after[name][column]) for name in names]
         for column in range(len(models))
     )
     clusters = old.table(query).clusters_of(names) if names else None
@@ -322,39 +325,33 @@ def _compare_pair(old: QuestionTable, new: QuestionTable, scope: Scope, changes:
 
 
 def _split(
-    index: QuestionTable,
-    query: Query,
-    models: Sequence[str],
-    own: _Values,
-    other: _Values,
-    *,
-    graded: bool,
+    table: ScopeRecords, models: Sequence[str], own: _Values, other: _Values, *, graded: bool
 ) -> None:
     """Split the hashes that only the other corpus splits.
 
     There, each `sample_id` of a hash is a question.
     """
+    samples, sample_ids = table.sample_ids
     for name in {name.partition("/")[0] for name in other if "/" in name} & own.keys():
-        row = index.row(query, name)
-        assert row is not None
         whole = own.pop(name)
-        only, *others = index.sample_ids_of(query, name)
-        if not others:
-            own[f"{name}/{only.decode()}"] = whole
-            continue
-        scores: dict[str, dict[str, list[float]]] = {}
-        for answer in index.answers(row, models):
-            if answer.outcome != "error":
-                question = f"{name}/{msgspec.json.encode(answer.sample_id).decode()}"
-                score = answer.score if graded else answer.outcome == "right"
-                by_model = scores.setdefault(question, {})
-                by_model.setdefault(answer.model_id, []).append(float(score))
-        for question, by_model in scores.items():
-            own[question] = tuple(_mean(by_model.get(model, [])) for model in models)
+        places = np.flatnonzero(table.question == table.numbers[name])
+        by_sample = dict(by_code(samples[places], places))
+        for sample, records in by_sample.items():
+            sample_id = spell(sample_ids[sample]).decode()
+            own[f"{name}/{sample_id}"] = (
+                tuple(_mean(table, records, model, graded=graded) for model in models)
+                if len(by_sample) > 1
+                else whole
+            )
 
 
-def _mean(scores: list[float]) -> Value:
-    """The exact mean of several scores; one is as it is."""
+def _mean(table: ScopeRecords, records: Sequence[int], model: str, *, graded: bool) -> Value:
+    """The exact mean of several answers of a model; one is as it is."""
+    scores = [
+        float(table.score[record] if graded else table.flag[record] == RIGHT)
+        for record in records
+        if table.models[table.model[record]] == model and table.flag[record] != ERROR
+    ]
     if len(scores) > 1:
         return mean_score(scores)
     return scores[0] if scores else None
@@ -366,11 +363,7 @@ class _Corpus(QuestionTable):
     def __init__(self, name: str, selection: Selection) -> None:
         super().__init__(selection)
         self.name = name
-        self.results = {
-            (one.evaluation_name, one.metric, model.model_id): model
-            for one in self.evaluations
-            for model in one.by_model
-        }
+        self.results = results_by_name(self.evaluations)
 
     @property
     def hashes(self) -> str:
@@ -381,22 +374,25 @@ class _Corpus(QuestionTable):
 
 def collect_trend(
     paths: Sequence[AnyPath],
+    filters: Filters,
+    groups: Groups = (),
     *,
-    filters: Filters | None = None,
-    matching: Callable[[Sequence[AnyPath]], Sequence[Selection]] = lambda paths: list(
-        map(Selection, paths)
-    ),
+    cluster: str | None = None,
     metrics: str = "judgements",
     lower_is_better: Sequence[str] = (),
     p: float = 0.05,
+    jobs: int = 1,
+    progress: Progress | None = None,
 ) -> Trend:
-    """Collect the trend of some corpora; `matching` selects the records that count."""
+    """Collect the trend of some corpora; the arguments are those of `trend`."""
     if not 0 <= p <= 1:
         raise UsageError(f"p must be between 0 and 1, not {p}")
     found, notices = find_corpora(paths)
     names, places = zip(*found, strict=True)
-    corpora = list(map(_Corpus, names, matching(places)))
-    evaluations, others = _follow(corpora, filters or Filters(), metrics, lower_is_better)
+    by_name, by_record = filters.split()
+    select = partial(select_same_bins, places, cluster=cluster, jobs=jobs, progress=progress)
+    corpora = list(map(_Corpus, names, select(by_record, ())))
+    evaluations, others = _follow(corpora, by_name, metrics, lower_is_better)
     for corpus in corpora:
         notices += corpus.selection.notes
     trend = Trend(
@@ -406,16 +402,24 @@ def collect_trend(
         evaluations=evaluations,
         notices=[*notices, *_mismatches(corpora)],
         others=others,
+        cluster=cluster,
     )
-    return adjusted(trend)
+    if groups:
+        by_group = list(map(_Corpus, names, select(filters, groups)))
+        parts, _ = _follow(by_group, Filters(), "all", lower_is_better)
+        parts = largest_groups(evaluations, parts, groups, _records, trend.notices.append)
+        add_groups(trend, parts, groups)
+    changes = adjust_p_values(
+        change for one in trend.evaluations for model in one.models for change in model.changes
+    )
+    for change in changes:
+        change.significant = (change.p_adjusted or 0.0) < p
+    trend.comparisons = len(changes)
+    return trend
 
 
-def follow_groups(
-    names: Sequence[str], groups: Sequence[Selection], *, lower_is_better: Sequence[str] = ()
-) -> list[EvaluationTrend]:
-    """Follow models over corpora with these names, in which each group is an evaluation."""
-    read = list(map(_Corpus, names, groups))
-    return _follow(read, Filters(), "all", lower_is_better)[0]
+def _records(evaluation: EvaluationTrend) -> int:
+    return sum(point.records for model in evaluation.models for point in model.points)
 
 
 def _follow(
@@ -436,20 +440,9 @@ def _follow(
     return evaluations, len(choose_scopes(scopes, filters, "all")) - len(chosen)
 
 
-def adjusted(trend: Trend) -> Trend:
-    """Adjust all p-values for their number, and tell which changes are significant."""
-    changes = adjust_p_values(
-        change for one in trend.evaluations for model in one.models for change in model.changes
-    )
-    for change in changes:
-        change.significant = (change.p_adjusted or 0.0) < trend.p
-    trend.comparisons = len(changes)
-    return trend
-
-
 def _merged(corpora: Sequence[_Corpus]) -> list[Scope]:
     merged: dict[tuple[str, str | None], Scope] = {}
-    for scope in [scope for corpus in corpora for scope in corpus.scopes]:
+    for scope in chain.from_iterable(corpus.scopes for corpus in corpora):
         name = scope.evaluation_name, scope.metric
         known = merged.get(name, scope)
         merged[name] = msgspec.structs.replace(
@@ -460,8 +453,7 @@ def _merged(corpora: Sequence[_Corpus]) -> list[Scope]:
             kind="judgement" if "judgement" in (scope.kind, known.kind) else scope.kind,
             lower_is_better=scope.lower_is_better or known.lower_is_better,
         )
-    ordered = sorted(merged, key=lambda name: (name[0], name[1] is not None, name[1] or ""))
-    return [merged[name] for name in ordered]
+    return [merged[name] for name in sorted(merged, key=scope_order)]
 
 
 def _model(name: str, scope: Scope, corpora: Sequence[_Corpus]) -> ModelTrend:
@@ -497,7 +489,7 @@ def _described(
         for model in evaluation.models:
             for point in model.points:
                 there[point.corpus].add(model.model_id)
-    before: set[str] | None = None
+    before = there[corpora[0].name]
     for corpus in corpora:
         models = there[corpus.name]
         selection = corpus.selection
@@ -507,8 +499,8 @@ def _described(
             line_counts=selection.summary.line_counts,
             skipped=len(selection.manifest.skipped),
             models=len(models),
-            appeared=[] if before is None else sorted(models - before),
-            disappeared=[] if before is None else sorted(before - models),
+            appeared=sorted(models - before),
+            disappeared=sorted(before - models),
         )
         before = models
 

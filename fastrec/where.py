@@ -410,6 +410,11 @@ def with_groups(
     return found
 
 
+def empty_group(evaluations: Iterable[Grouped]) -> GroupValues:
+    """The values of a total: null for each field that groups have."""
+    return dict.fromkeys(field for evaluation in evaluations for field in evaluation.group or {})
+
+
 def with_edges(group: GroupBy, numbers: Mapping[Any, int]) -> GroupBy:
     """Set the borders of bins so that these have about the same number of values.
 

@@ -24,13 +24,13 @@ from fastrec.answers.table import Outcome
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.scan import (
     VERIFY_HINT,
-    PartFile,
-    run_in_order,
+    PartTask,
+    decoding,
+    run_on_parts,
     skim_lines,
-    with_progress,
 )
 from fastrec.corpus.sources import Source, has_sources, read_sources
-from fastrec.errors import CorpusError, UsageError, shown
+from fastrec.errors import CorpusError, UsageError
 from fastrec.judge.parse import parse
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
@@ -93,7 +93,7 @@ def read_answers(
 
 def _sources(selection: Selection, numbers: Array) -> Iterator[Source]:
     for part, positions in selection.by_part(numbers):
-        yield from read_sources(selection.corpus, selection.parts[part].entry, positions.tolist())
+        yield from read_sources(selection.parts[part], positions.tolist())
 
 
 class Excerpt(NamedTuple):
@@ -171,12 +171,8 @@ IN_INPUT = 1
 IN_ANSWER = 2
 
 
-class _Task(msgspec.Struct, frozen=True):
-    part: PartFile
+class _Task(PartTask, frozen=True):
     phrase: str  # without case
-
-    def __str__(self) -> str:
-        return f"searching {shown(self.part.path)}"
 
 
 def find_phrase(
@@ -188,11 +184,9 @@ def find_phrase(
         phrase.encode()
     except UnicodeEncodeError:  # no record has such text
         parts = ()
-    files = [selection.parts[part] for part in parts]
-    size = sum(part.entry.text_bytes for part in files)
-    tasks = [_Task(part, phrase.casefold()) for part in files]
-    done = run_in_order(_search_part, tasks, text_bytes=size, jobs=jobs)
-    for part, hits in zip(parts, with_progress(done, files, progress, "search"), strict=True):
+    tasks = [_Task(selection.parts[part], phrase.casefold()) for part in parts]
+    results = run_on_parts(_search_part, tasks, "search", jobs=jobs, progress=progress)
+    for part, hits in zip(parts, results, strict=True):
         found.append(hits + np.array([selection.starts[part], 0]))
     numbers, places = np.concatenate(found).T
     return numbers, places
@@ -203,11 +197,8 @@ def _search_part(task: _Task) -> Array:
 
     Runs in a worker.
     """
-    try:
+    with decoding(task.part):
         return np.array(list(_hits(task)), dtype=np.int64).reshape(-1, 2)
-    except REFUSALS as exc:
-        reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
-        raise CorpusError(task.part.path, reason) from exc
 
 
 def _lines_with(text: bytes, needles: Sequence[bytes]) -> Iterator[tuple[int, int]]:

@@ -25,8 +25,8 @@ from fastrec.answers.codes import Array, CodedColumn, Values, distinct_of
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.column_filter import ColumnFilter, codes_of, values_at
 from fastrec.corpus.columns import METADATA, PartColumns
-from fastrec.corpus.reader import lines_of, open_corpus
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, run_in_order, with_progress
+from fastrec.corpus.reader import lines_of, open_columns, open_corpus
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, PartTask, decoding, run_on_parts
 from fastrec.errors import CorpusError, NoMatchError, UsageError, counted, shown
 from fastrec.filters import Filters, Strings, as_tuple
 from fastrec.judge.parse import parse, spell
@@ -34,7 +34,6 @@ from fastrec.limits import current_limits
 from fastrec.parameters import AnyPath
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
-from fastrec.schemas.view import REFUSALS
 from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import shard_at
 from fastrec.summary.present_choice import no_match
@@ -360,9 +359,8 @@ class Selection:
         """Read some records of parts: whether they match, and fields of each part."""
         tasks = [
             _ReadTask(
-                part,
                 self.parts[part],
-                self.reader.columns_path(part),
+                part,
                 positions,
                 filters,
                 paths[part],
@@ -372,11 +370,10 @@ class Selection:
         ]
         if not tasks:
             return
-        parts = [task.part for task in tasks]
-        size = sum(part.entry.text_bytes for part in parts)
-        results = run_in_order(_read_fields, tasks, text_bytes=size, jobs=self._jobs)
-        numbers = [task.number for task in tasks]
-        yield from zip(numbers, with_progress(results, parts, self._progress, "read"), strict=True)
+        results = run_on_parts(
+            _read_fields, tasks, "read", jobs=self._jobs, progress=self._progress
+        )
+        yield from zip([task.number for task in tasks], results, strict=True)
 
     def _models_of(self, part: int, members: Members) -> set[tuple[int, str]]:
         """Each scope with its models, in a part."""
@@ -497,16 +494,11 @@ class _Read(NamedTuple):
     fields: list[Field]
 
 
-class _ReadTask(msgspec.Struct, frozen=True):
+class _ReadTask(PartTask, frozen=True):
     number: int
-    part: PartFile
-    columns: str  # path
     positions: Array  # of the chosen records
     filters: Filters
     paths: Sequence[FieldPath]
-
-    def __str__(self) -> str:
-        return f"reading {shown(self.part.path)}"
 
 
 def _read_fields(task: _ReadTask) -> _Read:
@@ -516,9 +508,8 @@ def _read_fields(task: _ReadTask) -> _Read:
     matches: list[bool] = []
     # The code of each record, and codes by value, spelled as a list.
     coded: list[tuple[list[int], dict[bytes, int]]] = [([], {}) for _ in task.paths]
-    columns = PartColumns(task.columns, part.entry.text_xxh3_128)
-    try:
-        for line in lines_of(part, columns, task.positions.tolist()):
+    with decoding(part):
+        for line in lines_of(part, open_columns(part), task.positions.tolist()):
             record = decoded(line)
             matches.append(
                 filters.accepts_sample_id(record["sample_id"]) and filters.accepts_fields(record)
@@ -526,9 +517,6 @@ def _read_fields(task: _ReadTask) -> _Read:
             for path, (codes, values) in zip(task.paths, coded, strict=True):
                 spelled = spell(list(values_of(record, path)))
                 codes.append(values.setdefault(spelled, len(values)))
-    except REFUSALS as exc:
-        reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
-        raise CorpusError(part.path, reason) from exc
     fields = [
         Field(np.array(codes), [group_values(parse(value)[0]) for value in values])
         for codes, values in coded

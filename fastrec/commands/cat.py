@@ -88,13 +88,12 @@ def cat_blocks(
     tasks = [
         _CatTask(
             part,
-            columns=reader.columns_path(number),
             filters=filters,
             has_metrics=METRIC in sort_fields,
             limit=limit,
-            sources=reader.path if source else "",
+            with_sources=source,
         )
-        for number, part in enumerate(reader.parts)
+        for part in reader.parts
         if _may_match(filters, part.entry, sort_fields)
     ]
     by_evaluation = Filters(evaluation=filters.evaluation)
@@ -145,11 +144,10 @@ def _with_known_fields(
 
 
 class _CatTask(PartTask, frozen=True, kw_only=True):
-    columns: str  # path
     filters: Filters
     has_metrics: bool  # whether the schema knows metrics
     limit: int | None  # no more lines than this are needed
-    sources: str  # the corpus, if the sources of records are wanted
+    with_sources: bool
     output: str = ""  # the file for the matching lines, if a worker reads the part
 
 
@@ -187,12 +185,12 @@ def _matching_text(task: _CatTask) -> Generator[bytes]:
     part = task.part
     begin = 0
     end = part.entry.text_bytes
-    if task.filters or task.sources:
-        columns = open_columns(task.columns, part)
+    if task.filters or task.with_sources:
+        columns = open_columns(part)
         matches = ColumnFilter(columns, task.filters, has_metrics=task.has_metrics)
         positions = matches.positions
         unsure = frozenset(matches.to_read)
-        if unsure or task.sources or not _are_adjacent(positions):
+        if unsure or task.with_sources or not _are_adjacent(positions):
             with closing(lines_of(part, columns, positions)) as lines:
                 matching = _matching_lines(task, lines, positions, unsure)
                 yield from _joined(islice(matching, task.limit))
@@ -223,9 +221,7 @@ def _matching_lines(
     task: _CatTask, lines: Iterable[bytes], positions: Sequence[int], unsure: frozenset[int]
 ) -> Iterator[bytes]:
     """Yield those of some lines that match, with their sources if these are wanted."""
-    sources = (
-        read_sources(task.sources, task.part.entry, positions) if task.sources else repeat(None)
-    )
+    sources = read_sources(task.part, positions) if task.with_sources else repeat(None)
     for position, line, source in zip(positions, lines, sources, strict=False):
         if position in unsure and not task.filters.accepts_fields(decoded(line)):
             continue

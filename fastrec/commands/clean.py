@@ -202,7 +202,7 @@ def _statuses(directory: str) -> list[os.stat_result]:
 
 
 def _remove(directory: str) -> None:
-    """Remove a directory; unlike `Storage.remove_all`, errors are raised."""
+    """Remove a directory; unlike `LocalStorage.remove_all`, errors are raised."""
     if is_url(directory):
         from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415 - only URLs need it
 

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain, zip_longest
-from typing import Any, Literal, Unpack
+from itertools import chain, islice, permutations, zip_longest
+from typing import Any, Unpack
 
 import msgspec
 
@@ -31,10 +31,9 @@ from fastrec.statistics.exact import Value
 from fastrec.statistics.paired import Test, compare_series
 from fastrec.statistics.repeats import ERROR, MEAN, RIGHT, RepeatsAs, parse_repeats
 from fastrec.summary.document import ScopeNames, filled
-from fastrec.where import GroupValues, largest_groups, with_groups
+from fastrec.where import GroupValues, empty_group, largest_groups, with_groups
 from fastrec.wording import points_per_unit
 
-_ENDS: tuple[Literal["easiest", "hardest"], ...] = ("easiest", "hardest")
 # A question that may become an example: by what it is sorted, its name, and fields of `Example`.
 _Candidate = tuple[float, float, int, str, dict[str, Any]]
 _Values = Mapping[str, Sequence[Value]]  # by question, the values of both models
@@ -190,9 +189,9 @@ class Comparison(Tabular):
 
     def rows(self) -> Rows:
         """A row for each evaluation, metric and group, or each evaluation with both metrics."""
-        fields = dict.fromkeys(field for one in self.evaluations for field in one.group or {})
+        no_group = empty_group(self.evaluations)
         rows = [
-            flat(evaluation) | dict.fromkeys(fields) | (evaluation.group or {})
+            flat(evaluation) | no_group | (evaluation.group or {})
             for evaluation in self.evaluations
         ]
         return rows + [flat(agreement) for agreement in self.agreement]
@@ -416,28 +415,25 @@ def _distinguishing_questions(
     a metric is graded, only the size of the difference counts. Questions that A wins and those that
     B wins take turns.
     """
-    rows = _ends(index, query, pair, number)
-    if scope.graded:
-        rows = _largest(index, query, values, number)
+    find = _largest if scope.graded else _ends
     won: list[_Candidate] = []
     lost: list[_Candidate] = []
-    for row in rows:
+    for row in find(index, query, pair, values, number):
         a, b = (float(value or 0) for value in values[row.name])
         mean = row.mean_score if scope.graded else row.share
         others = row.models - 2
         others_value = None
+        agreement = 0.0
         if others and mean is not None:
             others_value = (mean * row.models - a - b) / others
-        agreement = 0.0
-        if not scope.graded and others_value is not None:
-            agreement = abs(2 * others_value - 1)
+            agreement = 0.0 if scope.graded else abs(2 * others_value - 1)
         known = {"a": a, "b": b, "others": others, "others_value": others_value}
         candidate = -abs(a - b), -agreement, -others, row.name, known
         if a != b:
             (won if (a > b) != scope.lower_is_better else lost).append(candidate)
-    turns = chain.from_iterable(zip_longest(sorted(won), sorted(lost)))
+    turns = filter(None, chain.from_iterable(zip_longest(sorted(won), sorted(lost))))
     examples = []
-    for *_, name, known in list(filter(None, turns))[:number]:
+    for *_, name, known in islice(turns, number):
         shown = read_question(index, [query], name, Filters(), pair)
         if shown:
             shown.answers.sort(key=lambda answer: pair.index(answer.model_id))
@@ -446,30 +442,28 @@ def _distinguishing_questions(
 
 
 def _ends(
-    index: QuestionTable, query: Query, pair: tuple[str, str], number: int
+    index: QuestionTable, query: Query, pair: tuple[str, str], _values: _Values, number: int
 ) -> Iterable[QuestionRow]:
     """Find questions that only one of two models has right, and on which most others agree.
 
     These are at both ends of the table of questions by difficulty, so a few rows of it are enough.
     """
-    found: dict[str, QuestionRow] = {}
-    for right, wrong in (pair, pair[::-1]):
-        for sort in _ENDS:
-            ordered = msgspec.structs.replace(query, right=(right,), wrong=(wrong,), sort=sort)
-            found |= {row.name: row for row in index.page(ordered, limit=number).rows}
-    return found.values()
+    ends = [
+        msgspec.structs.replace(query, right=(right,), wrong=(wrong,), sort=sort)
+        for right, wrong in permutations(pair)
+        for sort in ("easiest", "hardest")
+    ]
+    pages = index.pages(ends, number)
+    return {row.name: row for page in pages for row in page.rows}.values()
 
 
 def _largest(
-    index: QuestionTable, query: Query, values: _Values, number: int
+    index: QuestionTable, query: Query, _pair: tuple[str, str], values: _Values, number: int
 ) -> Iterable[QuestionRow]:
     """Find the questions with the largest differences, in both directions."""
     sizes = {
         name: a - b for name, (a, b) in values.items() if a is not None and b is not None and a != b
     }
     names = sorted(sizes, key=lambda name: (-sizes[name], name))
-    return [
-        row
-        for name in dict.fromkeys([*names[:number], *names[-number:]])
-        if (row := index.row(query, name))
-    ]
+    ends = dict.fromkeys([*names[:number], *names[-number:]])
+    return filter(None, (index.row(query, name) for name in ends))

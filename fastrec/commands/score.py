@@ -26,7 +26,7 @@ from fastrec.answers.codes import Array, distinct_of
 from fastrec.answers.selection import Selection, select
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.reader import lines_of, open_columns, open_corpus
-from fastrec.corpus.scan import PartFile, run_in_order, with_progress
+from fastrec.corpus.scan import PartTask, run_on_parts
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, listed, naming, shown
 from fastrec.filters import Strings, as_tuple
@@ -182,7 +182,6 @@ def score(
         tasks = [
             _Task(
                 part=part,
-                columns=reader.columns_path(number),
                 rules=chosen,
                 masks=[mask[number] for mask in masks],
                 references=given,
@@ -192,10 +191,8 @@ def score(
             for number, part in enumerate(everything.parts)
             if replace or any(mask[number].any() for mask in masks)
         ]
-        size = sum(task.part.entry.text_bytes for task in tasks)
-        results = run_in_order(_score_part, tasks, text_bytes=size, jobs=jobs)
-        parts = [task.part for task in tasks]
-        scores = _merge(with_progress(results, parts, progress, "score"))
+        results = run_on_parts(_score_part, tasks, "score", jobs=jobs, progress=progress)
+        scores = _merge(results)
         notices = []
         if output is not None:
             schema = CORPUS_LABELS[reader.manifest.schema] if replace else NEWEST_SCHEMA
@@ -326,17 +323,12 @@ def _has_base(selection: Selection, part: int, bases: set[ModelName]) -> Array:
     return np.array(is_base, dtype=np.bool_)[place]
 
 
-class _Task(msgspec.Struct, frozen=True, kw_only=True):
-    part: PartFile
-    columns: str  # path
+class _Task(PartTask, frozen=True, kw_only=True):
     rules: list[Rule]
     masks: list[Array]  # of each rule: which records it scores
     references: References
     output: str | None  # path of the shard
     replace: bool
-
-    def __str__(self) -> str:
-        return f"scoring {shown(self.part.path)}"
 
 
 _Key = tuple[str, str, str]  # evaluation and rule, and a model or a kind of example
@@ -378,7 +370,7 @@ def _lines_to_write(task: _Task, scores: _Scores) -> Iterator[bytes]:
     chosen = np.logical_or.reduce(task.masks)
     positions = (np.arange(len(chosen)) if task.replace else np.flatnonzero(chosen)).tolist()
     scorers = list(map(Scorer, task.rules))
-    with closing(lines_of(task.part, open_columns(task.columns, task.part), positions)) as lines:
+    with closing(lines_of(task.part, open_columns(task.part), positions)) as lines:
         for position, line in zip(positions, lines, strict=True):
             if not chosen[position]:
                 yield line

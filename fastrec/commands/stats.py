@@ -160,7 +160,7 @@ def stats(
             parts = ranked(choose_groups(found, chosen_groups, groups, note))
             _add_tests(parts, by_group, ranks=is_tested)
             _add_series(parts.evaluations, by_group, others)
-            add_groups(found, parts, groups)
+            add_groups(found, parts.evaluations, groups)
         found.cluster = cluster
         found.damaged = index.selection.reader.damaged_files()
         found.outcomes = tuple(name for name in OUTCOMES if getattr(wanted, name))

@@ -1,22 +1,13 @@
 """`trend`: models over several corpora, such as those of successive nights."""
 
-from functools import partial
 from typing import Unpack
 
-from fastrec.answers.selection import parse_groups, select_same_bins
+from fastrec.answers.selection import parse_groups
 from fastrec.engine import check_jobs
 from fastrec.filters import FilterArguments, Paths, Strings, as_tuple, make_filters, several_paths
 from fastrec.parameters import CORES
 from fastrec.progress import Progress
-from fastrec.trends import (
-    EvaluationTrend,
-    Trend,
-    adjusted,
-    collect_trend,
-    find_corpora,
-    follow_groups,
-)
-from fastrec.where import largest_groups, with_groups
+from fastrec.trends import Trend, collect_trend
 
 
 def trend(
@@ -54,28 +45,14 @@ def trend(
         ShardError: A part cannot be read completely.
     """
     check_jobs(jobs)
-    wanted = make_filters(**filters)
-    by_name, by_record = wanted.split()
-    lower = as_tuple("lower_is_better", lower_is_better)
-    paths = several_paths("corpora", corpora, *others)
-    groups = parse_groups(group_by)
-    selected = partial(select_same_bins, cluster=cluster, jobs=jobs, progress=progress)
-    matching = partial(selected, filters=by_record, groups=())
-    found = collect_trend(
-        paths, filters=by_name, matching=matching, metrics=metrics, lower_is_better=lower, p=p
+    return collect_trend(
+        several_paths("corpora", corpora, *others),
+        make_filters(**filters),
+        parse_groups(group_by),
+        cluster=cluster,
+        metrics=metrics,
+        lower_is_better=as_tuple("lower_is_better", lower_is_better),
+        p=p,
+        jobs=jobs,
+        progress=progress,
     )
-    found.cluster = cluster
-    if not groups:
-        return found
-    names, places = zip(*find_corpora(paths)[0], strict=True)
-    parts = follow_groups(names, selected(places, wanted, groups), lower_is_better=lower)
-    numbers = {(one.evaluation_name, one.metric): one.metrics for one in found.evaluations}
-    shown = largest_groups(found.evaluations, parts, groups, _records, found.notices.append)
-    found.evaluations = with_groups(found.evaluations, shown, groups)
-    for one in found.evaluations:
-        one.metrics = numbers[one.evaluation_name, one.metric]
-    return adjusted(found)
-
-
-def _records(evaluation: EvaluationTrend) -> int:
-    return sum(point.records for model in evaluation.models for point in model.points)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import isnan
 from typing import Any
 
-from fastrec.corpus.columns import METADATA, PartColumns
+from fastrec.corpus.columns import METADATA, TOKENS, PartColumns, new_codes
 from fastrec.corpus.part_records import KEY_COLUMNS
 from fastrec.filters import Filters
 from fastrec.judge.parse import parse
@@ -29,9 +29,7 @@ _TEXTS: dict[FieldPath, str] = {
 _NUMBERS: dict[FieldPath, str] = {
     ("evaluation", "score"): "score",
     ("evaluation", "is_correct"): "correct",
-    ("token_usage", "input_tokens"): "input_tokens",
-    ("token_usage", "output_tokens"): "output_tokens",
-    ("token_usage", "total_tokens"): "total_tokens",
+    **{("token_usage", name): name for name in TOKENS},
     ("performance", "latency_ms"): "latency_ms",
     ("turns",): "turns",
     ("tool_calls",): "tool_calls",
@@ -61,19 +59,15 @@ class ColumnFilter:
         self._filter_names(filters)
         if filters.chooses_outcomes:
             self._filter_outcomes(filters)
-        self._has_unread = False  # whether a condition is on a field without a column
-        for text in filters.where:
-            if not self._filter_field(parse_condition(text)):
-                self._has_unread = True
+        # Whether a condition is on a field without a column.
+        self._has_unread = not all([*map(self._filter_field, map(parse_condition, filters.where))])
 
     @property
     def to_read(self) -> Sequence[int]:
         """The positions of records that have to be read, to know whether they match."""
-        return (
-            self.positions
-            if self._has_unread
-            else sorted(self._unsure.intersection(self.positions))
-        )
+        if self._has_unread:
+            return self.positions
+        return sorted(self._unsure.intersection(self.positions))
 
     def _filter_names(self, filters: Filters) -> None:
         accepts: dict[str, Callable[[Any], _Verdict]] = {
@@ -98,13 +92,13 @@ class ColumnFilter:
 
     def _filter_field(self, condition: Condition) -> bool:
         """Apply a condition; return False if its field has no column."""
-        found = codes_of(self._columns, condition.path, has_metrics=self._has_metrics)
+        column = codes_of(self._columns, condition.path, has_metrics=self._has_metrics)
         if condition.path == ("error",) and condition.operator == "?":
-            found = self._columns.array("error"), [(None,), ("some",)]
-        if found:
-            codes, spellings = found
+            column = self._columns.array("error"), [(None,), ("some",)]
+        if column:
+            codes, spellings = column
             self._keep(codes, [_verdict(condition, values) for values in spellings])
-        return found is not None
+        return column is not None
 
     def _keep(self, codes: Sequence[int], verdicts: Sequence[_Verdict]) -> None:
         """Keep the records whose code has no verdict against it."""
@@ -131,25 +125,23 @@ def codes_of(columns: PartColumns, path: FieldPath, *, has_metrics: bool) -> Cod
     if path == ("outcome",):
         return _outcome_codes(columns), [(outcome,) for outcome in OUTCOMES]
     text = _TEXTS.get(path)
-    if text and (
-        has_metrics or path != (METRIC,)
-    ):  # a metric may be an unknown key of earlier versions
+    # A metric may be an unknown key of earlier versions.
+    if text and (has_metrics or path != (METRIC,)):
         return columns.array(text), [(value,) for value in columns.values(text)]
-    found = _NUMBERS.get(path)
-    return _numbers(columns, found) if found else None
+    return _numbers(columns, _NUMBERS[path]) if path in _NUMBERS else None
 
 
 def _numbers(columns: PartColumns, name: str) -> Codes:
     values: list[Any] = columns.array(name).tolist()
-    if name in ("input_tokens", "output_tokens", "total_tokens"):
+    if name in TOKENS:
         has_tokens = columns.array("has_tokens")
         values = [value if has else None for value, has in zip(values, has_tokens, strict=True)]
     elif name == "latency_ms":
         values = [None if isnan(value) else value for value in values]
     for position in columns.exact(name):
         values[position] = _LONG
-    distinct = {value: code for code, value in enumerate(dict.fromkeys(values))}
-    return [distinct[value] for value in values], [_spellings(name, value) for value in distinct]
+    codes = new_codes()
+    return [codes[value] for value in values], [_spellings(name, value) for value in codes]
 
 
 def _spellings(name: str, value: Any) -> Sequence[Any]:

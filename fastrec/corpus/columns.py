@@ -22,11 +22,13 @@ from __future__ import annotations
 import math
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from functools import cached_property
 from hashlib import sha256
-from itertools import repeat
+from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -98,12 +100,27 @@ COLUMNS: dict[str, Column] = {
 
 CODES = [name for name, column in COLUMNS.items() if column.is_coded]
 
+# Columns that have a value of rows.
+ROW_COLUMNS = {
+    "interaction_type": RowColumn.INTERACTION_TYPE,
+    "schema_version": RowColumn.SCHEMA_VERSION,
+    "correct": RowColumn.CORRECT,
+    "score": RowColumn.SCORE,
+    "error": RowColumn.ERROR,
+    "turns": RowColumn.TURNS,
+    "tool_calls": RowColumn.TOOL_CALLS,
+    "latency_ms": RowColumn.LATENCY,
+    "notes": RowColumn.NOTES,
+    "input_characters": RowColumn.INPUT_CHARACTERS,
+    "response_characters": RowColumn.RESPONSE_CHARACTERS,
+}
+
 METADATA = "metadata."
 MOST_KEYS = 64
 MOST_VALUES = 255
 MOST_BYTES = 128
 _MOST_WAITING = 4_096  # distinct metadata of records that are held at a time
-_TOKENS = ("input_tokens", "output_tokens", "total_tokens")
+TOKENS = ("input_tokens", "output_tokens", "total_tokens")
 _NO_TOKENS = (0, 0, 0)
 _HEAD_BYTES = 16 << 10  # of a file that is read first
 _METADATA_MARK = b',"metadata":{'
@@ -150,12 +167,9 @@ class OtherKeys(msgspec.Struct):
     more: bool  # whether there are more keys, which are not listed
 
 
-class _Codes(dict[Any, int]):
-    """Numbers values in the order in which they come."""
-
-    def __missing__(self, value: Any) -> int:
-        code = self[value] = len(self)
-        return code
+def new_codes() -> defaultdict[Any, int]:
+    """Number values in the order in which they are looked up."""
+    return defaultdict(count().__next__)
 
 
 class ColumnsBuilder:
@@ -163,13 +177,14 @@ class ColumnsBuilder:
 
     def __init__(self, schema_label: str) -> None:
         self._schema_label = schema_label
-        self._codes = {name: _Codes() for name in CODES}
-        self._scopes = _Codes()  # of evaluation and metric together
+        self._codes = {name: new_codes() for name in CODES}
+        self._scopes = new_codes()  # of evaluation and metric together
         self._scope_codes = array("I")
         self._arrays: dict[str, array[Any]] = {
             name: array(_ARRAY_CODES[column.type]) for name, column in COLUMNS.items()
         }
-        self._exact: dict[str, dict[int, str]] = {}  # by column and position: hexadecimal digits
+        # By column and position: hexadecimal digits.
+        self._exact: defaultdict[str, dict[int, str]] = defaultdict(dict)
         self._metadata = _MetadataColumns()
 
     def add_metadata(self, texts: Iterable[memoryview]) -> None:
@@ -194,33 +209,20 @@ class ColumnsBuilder:
             self._scope_codes.extend(repeat(self._scopes[keys.scopes[first]], number))
             arrays["hash"].extend(repeat(codes["hash"][keys.hashes[first]], number))
             arrays["sample_id"].extend(repeat(codes["sample_id"][keys.sample_ids[first]], number))
+        arrays["bytes"].extend(sizes)
+        arrays["fingerprint"].extend(fingerprints)
         by_row = list(zip(*rows, strict=True))
-        coded: dict[str, Sequence[Any]] = {
-            "model": keys.models,
-            "run": keys.evaluation_ids,
-            "interaction_type": by_row[RowColumn.INTERACTION_TYPE],
-            "schema_version": by_row[RowColumn.SCHEMA_VERSION],
-        }
-        for name, values in coded.items():
-            if values.count(values[0]) == len(values):  # the usual type, or the label of the corpus
+        columns: dict[str, Sequence[Any]] = {"model": keys.models, "run": keys.evaluation_ids}
+        columns |= {name: by_row[place] for name, place in ROW_COLUMNS.items()}
+        for name, values in columns.items():
+            if COLUMNS[name].type == "f8":
+                self._add_numbers(name, values)
+            elif not COLUMNS[name].is_coded:
+                arrays[name].extend(values)
+            elif values.count(values[0]) == len(values):  # the usual type, or label of the corpus
                 arrays[name].extend(repeat(codes[name][values[0]], len(values)))
             else:
                 arrays[name].extend(map(codes[name].__getitem__, values))
-        numbers: dict[str, Iterable[int]] = {
-            "correct": by_row[RowColumn.CORRECT],
-            "error": by_row[RowColumn.ERROR],
-            "turns": by_row[RowColumn.TURNS],
-            "tool_calls": by_row[RowColumn.TOOL_CALLS],
-            "notes": by_row[RowColumn.NOTES],
-            "input_characters": by_row[RowColumn.INPUT_CHARACTERS],
-            "response_characters": by_row[RowColumn.RESPONSE_CHARACTERS],
-            "bytes": sizes,
-            "fingerprint": fingerprints,
-        }
-        for name, column in numbers.items():
-            arrays[name].extend(column)
-        self._add_numbers("score", by_row[RowColumn.SCORE], _nearest_double)
-        self._add_numbers("latency_ms", by_row[RowColumn.LATENCY], _nearest_double)
         self._add_tokens(by_row[RowColumn.TOKENS])
 
     def _split_scopes(self) -> None:
@@ -233,41 +235,36 @@ class ColumnsBuilder:
     def _add_tokens(self, usages: Sequence[Sequence[Any] | None]) -> None:
         self._arrays["has_tokens"].extend([usage is not None for usage in usages])
         if usages.count(None) == len(usages):
-            for name in _TOKENS:
+            for name in TOKENS:
                 self._arrays[name].frombytes(bytes(8 * len(usages)))
             return
         known = [usage or _NO_TOKENS for usage in usages]
-        for name, values in zip(_TOKENS, zip(*known, strict=True), strict=True):
-            self._add_numbers(name, values, _nearest_count)
+        for name, values in zip(TOKENS, zip(*known, strict=True), strict=True):
+            self._add_numbers(name, values)
 
-    def _add_numbers(
-        self, name: str, values: tuple[Any, ...], nearest: Callable[[int], float]
-    ) -> None:
+    def _add_numbers(self, name: str, values: Sequence[Any]) -> None:
         """Append numbers to an array.
 
         Those that it cannot hold stand apart, beside the nearest that it can.
         """
         numbers = self._arrays[name]
+        nearest = _nearest_double if COLUMNS[name].type == "f8" else _nearest_count
         known = [value for value in values if value is not None] if None in values else list(values)
-        try:
+        with suppress(TypeError, OverflowError):
             held = array(numbers.typecode, known)
-        except (TypeError, OverflowError):
-            held = array(numbers.typecode)
-        if held.tolist() == known:
-            if len(known) < len(values):
-                held = array(
-                    numbers.typecode, [math.nan if value is None else value for value in values]
-                )
-            numbers.extend(held)
-            return
+            if held.tolist() == known:
+                if len(known) < len(values):
+                    values = [math.nan if value is None else value for value in values]
+                    held = array(numbers.typecode, values)
+                numbers.extend(held)
+                return
         for position, value in enumerate(values, len(numbers)):
-            if value is None:
-                numbers.append(math.nan)
-                continue
             exact = from_portable(value) if value.__class__ is str else value
+            if exact is None:
+                exact = math.nan
             numbers.append(nearest(exact) if exact.__class__ is int else exact)
-            if numbers[-1] != exact:
-                self._exact.setdefault(name, {})[position] = hex(exact)
+            if exact.__class__ is int and numbers[-1] != exact:
+                self._exact[name][position] = hex(exact)
 
     def contents(self) -> Iterator[tuple[str, str, bytes]]:
         """Yield the name, the type and the content of each frame, after all records were added."""
@@ -294,19 +291,11 @@ class ColumnsBuilder:
             contents.append(compress(content))
             frames.append(Frame(name, kind, len(contents[-1])))
         header = compress(_encode(Header(len(self._arrays["score"]), text_hash, frames)))
-        size = 0
-        digest = sha256()
+        size = len(header).to_bytes(_SIZE_BYTES, "little")
+        data = b"".join([COLUMNS_MAGIC, size, header, *contents])
         with storage_of(path).create(path, synced=False) as file:
-            for data in (
-                COLUMNS_MAGIC,
-                len(header).to_bytes(_SIZE_BYTES, "little"),
-                header,
-                *contents,
-            ):
-                file.write(data)
-                digest.update(data)
-                size += len(data)
-        return size, digest.hexdigest()
+            file.write(data)
+        return len(data), sha256(data).hexdigest()
 
     def _values(self, name: str) -> list[Any]:
         values = list(self._codes[name])
@@ -314,10 +303,9 @@ class ColumnsBuilder:
             return [_portable_id(sample_id_of(value)) for value in values]
         if name in ("evaluation", "metric"):
             return values
-        if name == "interaction_type":
-            return [USUAL_TYPE if value is None else value for value in values]
-        if name == "schema_version":
-            return [self._schema_label if value is None else value for value in values]
+        if name in ("interaction_type", "schema_version"):
+            usual = USUAL_TYPE if name == "interaction_type" else self._schema_label
+            return [usual if value is None else value for value in values]
         return list(map(text_of, values))
 
 
@@ -413,15 +401,18 @@ class _MetadataColumns(msgspec.Struct):
         self._distinct.clear()
 
     def _add_value(self, key: str, value: bytes) -> None:
-        if key not in self._keys and len(self._keys) < MOST_KEYS:
+        if key not in self._keys:
+            if len(self._keys) == MOST_KEYS:
+                self._has_more = True
+                return
             self._keys[key] = _KeyColumn(array("B", bytes(self._records)))
-        self._has_more = self._has_more or key not in self._keys
-        known = self._keys.get(key)
-        if known is not None and value not in known.values:
-            if len(value) > MOST_BYTES or len(known.values) >= MOST_VALUES:
-                self._keys[key] = None
-            else:
-                known.values[value] = len(known.values) + 1
+        column = self._keys[key]
+        if column is None or value in column.values:
+            return
+        if len(value) > MOST_BYTES or len(column.values) == MOST_VALUES:
+            self._keys[key] = None
+        else:
+            column.values[value] = len(column.values) + 1
 
     def columns(self) -> Iterator[tuple[str, bytes, Iterable[bytes]]]:
         """Yield each key with a column, the codes of the records, and the values from code 1 on."""
@@ -491,10 +482,10 @@ class PartColumns:
 
     def content(self, name: str) -> bytes:
         """The content of a frame: the bytes of an array, or JSON."""
-        frame, offset = self.frames[name]
         try:
+            frame, offset = self.frames[name]
             return _decompress(self._read(offset, frame.bytes))
-        except zstandard.ZstdError as exc:
+        except (KeyError, zstandard.ZstdError) as exc:
             raise self._damaged(f"its column {name} cannot be read: {exc}") from exc
 
     def array(self, name: str) -> array[Any]:

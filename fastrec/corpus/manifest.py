@@ -20,6 +20,11 @@ from fastrec.sources.inputs import MANIFEST_FORMAT, check_format
 from fastrec.storage import file_in, join, storage_of
 from fastrec.summary.document import Summary, json_safe
 
+
+def indented_json(document: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
 _MOST_SKIPPED = 20  # listed in a message
 
 
@@ -158,7 +163,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     instead of `OUT`."""
 
     def to_json(self) -> bytes:
-        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+        return indented_json(self)
 
 
 class _ListedFile(msgspec.Struct):

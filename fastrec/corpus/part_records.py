@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, chain, compress, islice, repeat
 from math import isnan
@@ -19,12 +19,13 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from fastrec.corpus.columns import PartColumns
+from fastrec.corpus.columns import COLUMNS, ROW_COLUMNS, TOKENS, PartColumns
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import RunSlice
 from fastrec.sorting.keys import METRIC, field_encoder
 from fastrec.sorting.runs import BLOCK_ROWS, Origins
 from fastrec.summary.rows import USUAL_TYPE, to_portable
+from fastrec.summary.rows import Column as RowColumn
 
 # The column of each field that a key may have.
 KEY_COLUMNS = {
@@ -35,8 +36,6 @@ KEY_COLUMNS = {
     "sample_id": "sample_id",
     METRIC: "metric",
 }
-
-_TOKENS = ("input_tokens", "output_tokens", "total_tokens")
 
 
 class PartIndex(msgspec.Struct, frozen=True, array_like=True):
@@ -101,35 +100,23 @@ class PartRecords:
             return chain([sum(sizes[:first])], repeat(0))
         ends = list(accumulate(sizes))
         starts = compress(map(sub, ends, sizes), self._index.chosen)
-        return map(
-            sub,
-            islice(starts, first, None),
-            [0, *islice(compress(ends, self._index.chosen), first, None)],
-        )
+        ends_before = chain([0], islice(compress(ends, self._index.chosen), first, None))
+        return map(sub, islice(starts, first, None), ends_before)
 
     def rows(self, first: int, end: int) -> list[tuple[Any, ...]]:
         """The rows of some records, as `summary.rows` makes them from decoded records."""
         some = slice(first, end)
-        numbers = self._array
-        columns = (
-            repeat(self._pieces[0], end - first) if len(self._pieces) == 1 else self._pieces[some],
-            self._lines[some]
-            if self._lines
-            else [position + 1 for position in self._positions[some]],
-            self._texts("interaction_type", USUAL_TYPE, some),
-            self._texts("schema_version", self._index.schema_label, some),
-            map(bool, numbers("correct")[some]),
-            self._exact("score", some),
-            map(bool, numbers("error")[some]),
-            numbers("turns")[some],
-            numbers("tool_calls")[some],
-            self._tokens(some),
-            self._latencies(some),
-            numbers("notes")[some],
-            numbers("input_characters")[some],
-            numbers("response_characters")[some],
-        )
-        return list(zip(*columns, strict=True))
+        is_one_piece = len(self._pieces) == 1
+        columns: dict[int, Iterable[Any]] = {
+            RowColumn.SOURCE: repeat(self._pieces[0], end - first)
+            if is_one_piece
+            else self._pieces[some],
+            RowColumn.LINE: self._lines[some] or [at + 1 for at in self._positions[some]],
+            RowColumn.TOKENS: self._tokens(some),
+        }
+        for name, place in ROW_COLUMNS.items():
+            columns[place] = self._values(name, some)
+        return list(zip(*(columns[place] for place in sorted(columns)), strict=True))
 
     def origins(self, first: int, end: int) -> list[tuple[int, Origins]]:
         """The origins of records that have several copies, by position among these records."""
@@ -153,39 +140,43 @@ class PartRecords:
 
     def _array(self, name: str) -> array[Any]:
         if name not in self._arrays:
-            found = self._columns.array(name)
+            values = self._columns.array(name)
             if self._index.chosen is not None:
-                found = array(found.typecode, compress(found, self._index.chosen))
-            self._arrays[name] = found
+                values = array(values.typecode, compress(values, self._index.chosen))
+            self._arrays[name] = values
         return self._arrays[name]
 
-    def _texts(self, name: str, usual: str, some: slice) -> Iterator[str | None]:
-        """The values of a column; None where they are the usual one."""
-        if name not in self._names:
-            self._names[name] = [
-                None if value == usual else value for value in self._columns.values(name)
-            ]
-        return map(self._names[name].__getitem__, self._array(name)[some])
+    def _values(self, name: str, some: slice) -> Iterable[Any]:
+        """The values of a column as rows have them.
 
-    def _exact(self, name: str, some: slice) -> list[Any]:
-        """The values of a column as rows have them: integers that an array cannot hold are text."""
-        values: list[Any] = self._array(name)[some].tolist()
-        if exact := self._columns.exact(name):
-            for number, position in enumerate(self._positions[some]):
-                if position in exact:
-                    values[number] = to_portable(exact[position])
+        Texts are None where they are the usual one; integers that an array cannot hold are text.
+        """
+        numbers = self._array(name)[some]
+        if COLUMNS[name].is_coded:
+            return map(self._texts(name).__getitem__, numbers)
+        if name in ("correct", "error"):
+            return map(bool, numbers)
+        exact = self._columns.exact(name)
+        values: list[Any] = numbers.tolist()
+        if name == "latency_ms":
+            values = [None if isnan(value) else value for value in values]
+        for number, position in enumerate(self._positions[some] if exact else ()):
+            if position in exact:
+                values[number] = to_portable(exact[position])
         return values
 
-    def _latencies(self, some: slice) -> list[Any]:
-        is_unknown = map(isnan, self._array("latency_ms")[some])
-        latencies = zip(self._exact("latency_ms", some), is_unknown, strict=True)
-        return [None if unknown else latency for latency, unknown in latencies]
+    def _texts(self, name: str) -> list[str | None]:
+        if name not in self._names:
+            usual = USUAL_TYPE if name == "interaction_type" else self._index.schema_label
+            texts = self._columns.values(name)
+            self._names[name] = [None if text == usual else text for text in texts]
+        return self._names[name]
 
     def _tokens(self, some: slice) -> list[tuple[Any, ...] | None]:
         has_tokens = self._array("has_tokens")[some]
         if 1 not in has_tokens:
             return [None] * len(has_tokens)
-        usages = zip(*(self._exact(name, some) for name in _TOKENS), strict=True)
+        usages = zip(*(self._values(name, some) for name in TOKENS), strict=True)
         return [usage if known else None for usage, known in zip(usages, has_tokens, strict=True)]
 
 
@@ -217,15 +208,12 @@ class ColumnsReader:
         while self._next < self._end:
             first = self._next
             self._next = end = min(first + BLOCK_ROWS, self._end)
-            rows = records.rows(first, end) if self._with_rows else []
-            origins = records.origins(first, end) if self._with_rows else []
-            sizes = records.sizes[first:end].tolist()
             yield (
                 records.keys(first, end),
-                sizes,
+                records.sizes[first:end].tolist(),
                 records.fingerprints[first:end].tolist(),
-                rows,
-                origins,
+                records.rows(first, end) if self._with_rows else [],
+                records.origins(first, end) if self._with_rows else [],
             )
 
 

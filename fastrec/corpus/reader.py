@@ -9,11 +9,11 @@ from functools import cached_property
 from itertools import accumulate
 
 from fastrec.corpus.columns import PartColumns
-from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
+from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at, parts_of
 from fastrec.errors import CorpusError
 from fastrec.parameters import AnyPath
-from fastrec.storage import file_in, is_url, join, storage_of
+from fastrec.storage import is_url, storage_of
 from fastrec.summary.document import Summary
 
 _KEPT_COLUMNS = 64  # files whose headers are kept
@@ -64,21 +64,16 @@ class CorpusReader(os.PathLike[str]):
         if is_url(self.path):
             return []
         expected = {}
-        for number, part in enumerate(self.parts):
+        for part in self.parts:
             expected[part.path] = part.entry.bytes
-            expected[self.columns_path(number)] = part.entry.columns.bytes
+            expected[part.beside(part.entry.columns.file)] = part.entry.columns.bytes
         return [path for path, size in expected.items() if _size_of(path) != size]
-
-    def columns_path(self, part: int) -> str:
-        """The path of the columns of a part, given the number of the part."""
-        name = self.parts[part].entry.columns.file
-        return file_in(self.path, name, join(self.path, MANIFEST))
 
     def part_columns(self, part: int) -> PartColumns:
         """The columns of a part."""
         with self._lock:
             if part not in self._columns:
-                self._columns[part] = open_columns(self.columns_path(part), self.parts[part])
+                self._columns[part] = open_columns(self.parts[part])
             self._columns.move_to_end(part)
             if len(self._columns) > _KEPT_COLUMNS:
                 self._columns.popitem(last=False)
@@ -92,8 +87,9 @@ def _size_of(path: str) -> int | None:
         return None
 
 
-def open_columns(path: str, part: PartFile) -> PartColumns:
+def open_columns(part: PartFile) -> PartColumns:
     """Open the columns of a part; CorpusError if they do not have its records."""
+    path = part.beside(part.entry.columns.file)
     columns = PartColumns(path, part.entry.text_xxh3_128)
     if columns.records != part.entry.records:
         reason = f"has {columns.records:,} records, but the manifest says {part.entry.records:,}"

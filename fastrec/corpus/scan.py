@@ -16,7 +16,8 @@ checks everything, to find out what is wrong.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
+from operator import length_hint
 from typing import IO, TypeVar, cast
 
 import msgspec
@@ -30,15 +31,20 @@ from fastrec.errors import CorpusError, is_out_of_memory, out_of_memory, shown
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.schemas.view import REFUSALS
 from fastrec.sorting.keys import FIELDS, field_encoder
 from fastrec.sources.formats import Format
+from fastrec.sources.lines import Chunk
 from fastrec.sources.shard import Shard, shard_at
-from fastrec.storage import file_in, join, storage_of
+from fastrec.storage import file_in, join, parent_of, storage_of
 
 VERIFY_HINT = "`fastrec verify` lists everything that is wrong with a corpus"
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
+OfPart = TypeVar("OfPart", bound="PartTask")
+
+Buffered = tuple[bytes | bytearray, int]  # a buffer, and how many of its bytes are valid
 
 # Each decompressor has a window of some MiB. Reusing them avoids holes in the heap.
 _idle: list[zstandard.ZstdDecompressor] = []
@@ -48,8 +54,15 @@ class PartFile(msgspec.Struct, frozen=True):
     path: str
     entry: PartEntry
 
+    def beside(self, name: str) -> str:
+        """Return the path of another file of the corpus; CorpusError if it leads out of it."""
+        corpus = parent_of(self.path)
+        return file_in(corpus, name, join(corpus, MANIFEST))
+
 
 class PartTask(msgspec.Struct, frozen=True):
+    """A task that reads a part."""
+
     part: PartFile
 
     def __str__(self) -> str:
@@ -64,26 +77,21 @@ def parts_of(corpus: str, manifest: Manifest) -> list[PartFile]:
     path = join(corpus, MANIFEST)
     schema = CORPUS_LABELS.get(manifest.schema)
     if schema is None:
-        known = ", ".join(CORPUS_LABELS)
-        reason = (
-            f"its records have schema {manifest.schema}, but this version of fastrec reads {known}"
-        )
-        raise CorpusError(path, reason)
-    sort_fields = schema.sort_fields
-    if sorted(manifest.sort_fields) != sorted(sort_fields):
-        expected = ", ".join(sort_fields)
-        found = ", ".join(manifest.sort_fields)
+        known = "this version of fastrec reads " + ", ".join(CORPUS_LABELS)
+        raise CorpusError(path, f"its records have schema {manifest.schema}, but {known}")
+    if sorted(manifest.sort_fields) != sorted(schema.sort_fields):
+        expected, found = map(", ".join, (schema.sort_fields, manifest.sort_fields))
         raise CorpusError(path, f"sort_fields must name {expected}, found {found}")
     return [PartFile(file_in(corpus, part.file, path), part) for part in manifest.parts]
 
 
 def run_in_order(
-    task: Callable[[Argument], Result], arguments: Sequence[Argument], *, text_bytes: int, jobs: int
+    task: Callable[[Argument], Result], arguments: Iterable[Argument], *, text_bytes: int, jobs: int
 ) -> Generator[Result]:
     """Run a task on each argument, in several processes if that pays; yield results in order."""
     early: dict[int, Result] = {}
     turn = 0
-    with make_engine(jobs_for(text_bytes, len(arguments), jobs)) as engine:
+    with make_engine(jobs_for(text_bytes, length_hint(arguments, jobs), jobs)) as engine:
         for number, result in engine.run(task, arguments):
             early[number] = result
             while turn in early:
@@ -91,16 +99,33 @@ def run_in_order(
                 turn += 1
 
 
-def with_progress(
-    results: Iterable[Result], parts: Sequence[PartFile], progress: Progress | None, stage: str
+def run_on_parts(
+    function: Callable[[OfPart], Result],
+    tasks: Sequence[OfPart],
+    stage: str,
+    *,
+    jobs: int,
+    progress: Progress | None,
 ) -> Iterator[Result]:
-    """Yield results, one for each part, and report each as progress."""
+    """Run tasks as `run_in_order` does, and report each as progress."""
+    size = sum(task.part.entry.text_bytes for task in tasks)
     progress = progress or Progress()
-    progress.start(stage, sum(part.entry.text_bytes for part in parts))
-    for part, result in zip(parts, results, strict=True):
-        progress.advance(part.entry.text_bytes, part.entry.records, 0)
+    progress.start(stage, size)
+    results = run_in_order(function, tasks, text_bytes=size, jobs=jobs)
+    for task, result in zip(tasks, results, strict=True):
+        progress.advance(task.part.entry.text_bytes, task.part.entry.records, 0)
         yield result
     progress.finish()
+
+
+@contextmanager
+def decoding(part: PartFile) -> Iterator[None]:
+    """Raise a CorpusError if a line that is decoded in this block is not a record."""
+    try:
+        yield
+    except REFUSALS as exc:
+        reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
+        raise CorpusError(part.path, reason) from exc
 
 
 # evaluation_name, metric and sample_hash of split hashes: each `sample_id` of them is a question
@@ -113,7 +138,7 @@ def is_sorted_by_question(manifest: Manifest) -> bool:
     return set(manifest.sort_fields[:2]) == set(FIELDS[:2])
 
 
-def skim_lines(part: PartFile) -> Generator[tuple[bytearray, int]]:
+def skim_lines(part: PartFile) -> Generator[Buffered]:
     """Yield whole lines: a buffer, and how many of its bytes are valid until the next step."""
     shard = shard_at(part.path)
     file_bytes = part.entry.bytes
@@ -147,7 +172,7 @@ def lines_at(part: PartFile, places: Iterable[tuple[int, int, int]]) -> Generato
         CorpusError: The part has another line there.
     """
     offset = size = 0  # of the buffer
-    buffer = bytearray()
+    buffer: bytes | bytearray = b""
     with closing(skim_lines(part)) as buffers:
         for start, line_bytes, fingerprint in places:
             while start >= offset + size:
@@ -158,19 +183,16 @@ def lines_at(part: PartFile, places: Iterable[tuple[int, int, int]]) -> Generato
             begin = start - offset
             line = bytes(memoryview(buffer)[begin : begin + line_bytes])
             if xxh3_64_intdigest(line) != fingerprint:
-                reason = (
-                    f"does not have the line that its columns describe, at byte {start:,} of "
-                    "its text"
-                )
-                raise CorpusError(part.path, f"{reason}; {VERIFY_HINT}")
+                reason = f"does not have the line that its columns describe, at byte {start:,}"
+                raise CorpusError(part.path, f"{reason} of its text; {VERIFY_HINT}")
             yield line
 
 
-def _shard_lines(
-    shard: Shard, text_bytes: int, buffer_bytes: int
-) -> Iterator[tuple[bytearray, int]]:
+def _shard_lines(shard: Shard, text_bytes: int, buffer_bytes: int) -> Iterator[Buffered]:
     if shard.format is not Format.ZSTD:
-        yield from _lines(_readinto(shard.read_text()), text_bytes, buffer_bytes)
+        for chunk in shard.read(chunk_bytes=buffer_bytes, max_line_bytes=text_bytes):
+            if isinstance(chunk, Chunk) and chunk.data.endswith(b"\n"):
+                yield chunk.data, len(chunk.data)
         return
     decompressor = _idle.pop() if _idle else zstandard.ZstdDecompressor()
     try:
@@ -183,14 +205,13 @@ def _shard_lines(
 
 def _lines(
     readinto: Callable[[memoryview], int], longest: int, buffer_bytes: int
-) -> Iterator[tuple[bytearray, int]]:
+) -> Iterator[Buffered]:
     buffer = bytearray(buffer_bytes)
     begun = 0  # bytes of an incomplete line at the start of the buffer
     while begun <= longest:
         if begun == len(buffer):
-            buffer = buffer + bytes(
-                len(buffer)
-            )  # a new object: a caller may still hold a view of the old one
+            # A new object: a caller may still hold a view of the old one.
+            buffer = buffer + bytes(len(buffer))
         size = readinto(memoryview(buffer)[begun:])
         if not size:
             return
@@ -202,21 +223,6 @@ def _lines(
         if end:
             yield buffer, end
             buffer[:begun] = buffer[end:filled]
-
-
-def _readinto(blocks: Iterator[bytes]) -> Callable[[memoryview], int]:
-    """Return a function that copies blocks into a buffer, like the `readinto` of a file."""
-    rest = memoryview(b"")
-
-    def readinto(view: memoryview) -> int:
-        nonlocal rest
-        rest = rest or memoryview(next(blocks, b""))
-        size = min(len(rest), len(view))
-        view[:size] = rest[:size]
-        rest = rest[size:]
-        return size
-
-    return readinto
 
 
 # Where a record belongs in the sort order: the values of some sort fields, encoded as in keys.

@@ -12,11 +12,13 @@ from fastrec.storage import base_name
 _MOST_LISTED = 20
 
 
-class SecretsTask(PartTask, frozen=True):
-    chosen: bytes = b""  # a byte for each record, 0 if it is not searched; nothing if all are
+class ChosenTask(PartTask, frozen=True):
+    """A task for some records of a part."""
+
+    chosen: bytes = b""  # a byte for each record, 0 if it is left out; nothing if all count
 
 
-def search_part(task: SecretsTask) -> FindingGroups:
+def search_part(task: ChosenTask) -> FindingGroups:
     groups = FindingGroups()
     name = base_name(task.part.path)
     before = 0

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from fastrec.corpus.manifest import MANIFEST, Manifest, PartEntry
+from fastrec.corpus.manifest import MANIFEST, Manifest
+from fastrec.corpus.scan import VERIFY_HINT, PartFile
 from fastrec.errors import CorpusError, ShardMissingError, UsageError, shown
 from fastrec.schemas.view import REFUSALS
 from fastrec.sources.shard import numbered_lines
-from fastrec.storage import file_in, join, storage_of
+from fastrec.storage import join, parent_of, storage_of
 
 _SUFFIX = ".sources.zst"
 
@@ -55,19 +56,24 @@ def need_sources(corpus: str, manifest: Manifest) -> None:
         )
 
 
-def read_sources(
-    corpus: str, part: PartEntry, numbers: Iterable[int] | None = None
-) -> Iterator[Source]:
-    """Yield the sources of all records of a part, or of those with some numbers, in order."""
-    path = sources_file(corpus, part)
+def read_sources(part: PartFile, positions: Iterable[int]) -> Iterator[Source]:
+    """Yield the sources of the records of a part at some positions, in order.
+
+    CorpusError if the manifest lists none.
+    """
+    if part.entry.sources is msgspec.UNSET:
+        manifest = join(parent_of(part.path), MANIFEST)
+        raise CorpusError(manifest, f"lists no sources of {part.entry.file}")
+    path = part.beside(part.entry.sources.file)
     lines = source_lines(path)
-    for wanted in range(part.records) if numbers is None else numbers:
-        found = next((found for found in lines if found[0] > wanted), None)
-        if found is None:
-            raise CorpusError(
-                path, f"has fewer lines than the {part.records:,} records of its part"
-            )
-        yield decode_source(path, *found)
+    for position in positions:
+        for number, line in lines:
+            if number > position:
+                yield decode_source(path, number, line)
+                break
+        else:
+            reason = f"has fewer lines than the {part.entry.records:,} records of its part"
+            raise CorpusError(path, reason)
 
 
 def source_lines(path: str) -> Iterator[tuple[int, bytes]]:
@@ -75,9 +81,7 @@ def source_lines(path: str) -> Iterator[tuple[int, bytes]]:
         yield from numbered_lines(path)
     except ShardMissingError as exc:
         reason = exc.reason if storage_of(path).exists(path) else "is missing"
-        raise CorpusError(
-            path, f"{reason}: `fastrec verify` lists everything that is wrong with a corpus"
-        ) from exc
+        raise CorpusError(path, f"{reason}: {VERIFY_HINT}") from exc
 
 
 def decode_source(path: str, number: int, line: bytes) -> Source:
@@ -85,13 +89,3 @@ def decode_source(path: str, number: int, line: bytes) -> Source:
         return _decode(line)
     except REFUSALS as exc:
         raise CorpusError(path, f"is not the source of a record: {exc}", number) from exc
-
-
-def sources_file(corpus: str, part: PartEntry) -> str:
-    """Return the path of the sources of a part of a published corpus.
-
-    CorpusError if the manifest lists none.
-    """
-    if part.sources is msgspec.UNSET:
-        raise CorpusError(join(corpus, MANIFEST), f"lists no sources of {part.file}")
-    return file_in(corpus, part.sources.file, join(corpus, MANIFEST))

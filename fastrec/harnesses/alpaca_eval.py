@@ -20,6 +20,7 @@ from fastrec.errors import LogError
 from fastrec.harnesses.files import read_rows, read_text
 from fastrec.harnesses.log import (
     Aggregate,
+    Files,
     FoundFile,
     Grouped,
     Log,
@@ -32,39 +33,23 @@ from fastrec.harnesses.log import (
 )
 from fastrec.harnesses.values import Fields, Texts, number_of, texts_of
 from fastrec.schemas.newest import Input, Output
-
-ROLES = (
-    (
-        "leaderboard",
-        rb"[^\S\n]*,",
-        rb"\A[^\n]*,win_rate\s*(?:[,\n]|\Z)",
-        rb"\A[^\n]*,standard_error\s*(?:[,\n]|\Z)",
-    ),
-    ("annotations", rb"\s*\[\s*\{", b'"instruction"', b'"output_1"'),
-    ("outputs", rb"\s*\[\s*\{", b'"instruction"', b'"generator"', b'"output"'),
-)
+from fastrec.storage import join, parent_of
 
 _MEANS = ("win_rate", "discrete_win_rate")
 _READ = ("instruction", "output_2", "generator_2", "preference")
 
 
-def logs_of(files: Sequence[FoundFile]) -> Grouped:
+def logs_of(files: Files) -> Grouped:
     """A log is the judgements on one model in one file, with the nearest leaderboard above it."""
-    boards = sorted(
-        (file for file in files if file.role == "leaderboard"),
-        key=lambda file: -file.path.count("/"),
-    )
+    boards = [file for file in files if file.role == "leaderboard"]
+    boards.sort(key=lambda board: board.path.count("/"), reverse=True)
 
-    def board_above(file: FoundFile) -> list[FoundFile]:
-        above = [board for board in boards if file.path.startswith(_directory_of(board))]
-        return above[:1]
+    def nearest_board(file: FoundFile) -> Files:
+        path = file.path
+        return [board for board in boards if path.startswith(join(parent_of(board.path), ""))][:1]
 
     annotations = [file for file in files if file.role == "annotations"]
-    return logs_by_name("alpaca-eval", annotations, _models, board_above)
-
-
-def _directory_of(file: FoundFile) -> str:
-    return "".join(file.path.rpartition("/")[:2])
+    return logs_by_name("alpaca-eval", annotations, _models, nearest_board)
 
 
 def _models(file: FoundFile) -> list[str]:
@@ -76,19 +61,17 @@ def read(log: Log) -> Reading:
     annotators = dict.fromkeys(row.text("annotator") for row in rows)
     stated = {name: number_of(text) for name, text in _stated(log).items()}
     total = stated.pop("n_total", None)
-    count = None if total is None else int(total)
     means = [
-        Aggregate(name, name, mean / 100, count)
+        Aggregate(name, name, mean / 100, None if total is None else int(total))
         for name in _MEANS
         if (mean := stated.pop(name, None)) is not None
     ]
     others = [name for name, value in stated.items() if name and value is not None]
-    plan = LogPlan(
+    return LogPlan(
         run=RunInfo(task="alpaca_eval", model=log.task, started=",".join(annotators)),
         aggregates=means,
         not_compared=dict.fromkeys(others, "it is not the mean of a score"),
-    )
-    return plan, _samples(rows)
+    ), _samples(rows)
 
 
 def _samples(rows: Sequence[Fields]) -> Iterator[Sample]:

@@ -22,6 +22,8 @@ from typing import Literal
 
 import msgspec
 
+from fastrec.harnesses.values import OptionalInt, OptionalNumber
+
 Rule = Literal["none", "characters", "no_space", "delimited", "bytes", "tokens", "pmi"]
 
 
@@ -38,56 +40,54 @@ class Choices(msgspec.Struct, gc=False):
     sent: Sequence[str] = ()
     delimiter: str = ""
 
-    def pick(self, rules: Sequence[Rule], score: float | None, *, is_accuracy: bool) -> int | None:
+    def pick(
+        self, rules: Sequence[Rule], score: OptionalNumber, *, is_accuracy: bool
+    ) -> OptionalInt:
         """Pick by the first of these rules that the score does not contradict.
 
         None if there is none.
 
         An accuracy is 1 if the pick is correct, and else 0. Any other score contradicts nothing.
         """
+        is_verdict = is_accuracy and self.correct and score in (0, 1)
         for rule in rules:
             best = self.best(rule)
-            if best is None:
-                continue
-            if (
-                is_accuracy
-                and self.correct
-                and score in (0, 1)
-                and (score == 1) != (best in self.correct)
-            ):
-                continue
-            return best
+            if best is not None and not (is_verdict and (score == 1) != (best in self.correct)):
+                return best
         return None
 
-    def best(self, rule: Rule) -> int | None:
+    def best(self, rule: Rule) -> OptionalInt:
         """The index of the choice with the greatest value.
 
         None if the log lacks what the rule needs.
         """
-        likelihoods = self.likelihoods
-        count = len(likelihoods)
-        if not count or count != len(self.texts):
+        values = self.likelihoods
+        if not values or len(values) != len(self.texts):
             return None
         if rule == "none":
-            return index_of_greatest(likelihoods)
-        sizes = self.unconditional if rule == "pmi" else self._sizes(rule)
-        if len(sizes) != count:
+            return index_of_greatest(values)
+        sizes = self._sizes(rule)
+        if len(sizes) != len(values):
             return None
-        pairs = zip(likelihoods, sizes, strict=True)
+        pairs = zip(values, sizes, strict=True)
         if rule == "pmi":
-            return index_of_greatest([a - b for a, b in pairs])
+            return index_of_greatest([value - size for value, size in pairs])
         # lm-eval divides with numpy, also by zero
         if rule not in ("delimited", "bytes") and not all(sizes):
             return None
-        return index_of_greatest([a / size if size else -inf for a, size in pairs])
+        return index_of_greatest([value / size if size else -inf for value, size in pairs])
 
-    def _sizes(self, rule: Rule) -> Sequence[int]:
-        if rule == "delimited":
-            return [len(text.removeprefix(self.delimiter)) for text in self.sent]
-        if rule == "bytes":
-            return [len(text.removeprefix(self.delimiter).encode()) for text in self.sent]
-        if rule == "tokens":
-            return self.tokens
+    def _sizes(self, rule: Rule) -> Sequence[float]:
+        """What the log-likelihoods are divided by, or reduced by (`pmi`)."""
+        match rule:
+            case "pmi":
+                return self.unconditional
+            case "tokens":
+                return self.tokens
+            case "delimited":
+                return [len(text.removeprefix(self.delimiter)) for text in self.sent]
+            case "bytes":
+                return [len(text.removeprefix(self.delimiter).encode()) for text in self.sent]
         return [len(text.removeprefix(" ") if rule == "no_space" else text) for text in self.texts]
 
 

@@ -41,7 +41,7 @@ from xxhash import xxh3_64_intdigest
 from fastrec.filters import matches_any
 from fastrec.harnesses.log import NOT_SCORED, RunInfo, Sample, Score
 from fastrec.harnesses.metadata import NO_PLACE, FieldCounts, MetadataKeeper, row_of
-from fastrec.harnesses.values import Texts
+from fastrec.harnesses.values import OptionalNumber, Texts
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import SCHEMA
 from fastrec.storage.base import Reader, read_at
@@ -165,11 +165,13 @@ class MetricTotals(msgspec.Struct):
     graded: bool = False  # whether some score is neither 0 nor 1
     by_sample: dict[str, list[float]] = {}  # all scores, if a figure of the log needs them
 
-    def reduced_mean(self, reducer: str) -> float | None:
-        """The mean over samples of what a reducer makes of their scores.
+    def reduced_mean(self, reducer: str) -> OptionalNumber:
+        """The mean of all scores, or over samples of what a reducer makes of their scores.
 
         Samples with too few do not count.
         """
+        if not reducer:
+            return self.mean
         kind, k = reducer_of(reducer)
         reduced = [
             REDUCERS[kind](scores, k) for scores in self.by_sample.values() if len(scores) >= k
@@ -177,7 +179,7 @@ class MetricTotals(msgspec.Struct):
         return sum(reduced) / len(reduced) if reduced else None
 
     @property
-    def mean(self) -> float | None:
+    def mean(self) -> OptionalNumber:
         return self.sum / self.scored if self.scored else None
 
     def __iadd__(self, other: MetricTotals) -> Self:
@@ -212,7 +214,21 @@ class Converted(msgspec.Struct):
     row_sums: Counter[bytes] = field(default_factory=Counter)
     problem: str = ""
 
+    def __iadd__(self, other: Converted) -> Self:
+        """Add what became of the next slice of the same log."""
+        for name in _COUNTED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for metric, totals in other.metrics.items():
+            known = self.metrics.setdefault(metric, MetricTotals())
+            known += totals
+        self.metadata |= other.metadata
+        self.problem = self.problem or other.problem
+        return self
 
+
+_COUNTED = (
+    "samples", "records", "errors", "left_out", "metrics_left_out", "fields_left_out", "row_sums",
+)  # fmt: skip
 _Metric = tuple[int, MetricTotals, float | None]  # position, totals, the score that is correct
 
 
@@ -343,8 +359,9 @@ class Converter:
         return self._heads[names]
 
     def _new_metric(self, name: str) -> _Metric:
-        lower = self._run.lower_is_better
-        can_be_correct = name not in lower and row_of(self._common["harness"], name) is None
+        can_be_correct = (
+            name not in self._run.lower_is_better and row_of(self._common["harness"], name) is None
+        )
         scale = self._run.scales.get(name, _BINARY)
         is_graded = not can_be_correct or scale != _BINARY
         totals = self.result.metrics[name] = MetricTotals(graded=is_graded)

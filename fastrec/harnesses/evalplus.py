@@ -16,7 +16,7 @@ from typing import Any
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_object
 from fastrec.harnesses.log import (
-    FoundFile,
+    Files,
     Grouped,
     Log,
     LogPlan,
@@ -30,17 +30,6 @@ from fastrec.harnesses.values import Fields, as_list, as_object, spelled, texts_
 from fastrec.schemas.newest import Output
 from fastrec.storage import base_name, parent_and_name
 
-METADATA = ("trial", "samples_file", "base_status", "plus_status", "status")
-ROLES = (
-    ("pass_at_k", rb'\s*\{\s*"pass@\d+"\s*:'),
-    (
-        "results",
-        rb'\s*\{\s*"(?:date|hash|eval)"\s*:',
-        b'"eval"',
-        b'"(?:base_status|nfiles|status)"',
-    ),
-)
-
 _RESULTS = r"[._]?eval_results\.json(?:\.\w+)?$"
 _STATED = r"[._]?pass_at_k\.json(?:\.\w+)?$"
 # What the harnesses add to the name of the model.
@@ -53,7 +42,7 @@ _PASS = ("pass", "success")  # EvalPlus 0.1 wrote `success`
 _document = partial(read_object, what="result of EvalPlus or BigCodeBench")
 
 
-def logs_of(files: Sequence[FoundFile]) -> Grouped:
+def logs_of(files: Files) -> Grouped:
     stated = {re.sub(_STATED, "", file.path): (file,) for file in files if file.role == "pass_at_k"}
     grouped = Grouped()
     for file in files:
@@ -78,7 +67,7 @@ def read(log: Log) -> Reading:
     figures = pass_at_k("pass", beside)
     for metric, stated in as_object(document["pass_at_k"]).items():
         figures += pass_at_k(metric, stated, f"{metric} ")
-    plan = LogPlan(
+    return LogPlan(
         run=RunInfo(
             task=variant[1] if variant else benchmark.lower(),
             model=model.replace("--", "/"),
@@ -86,8 +75,7 @@ def read(log: Log) -> Reading:
             metadata={"samples_file": stem},
         ),
         aggregates=figures,
-    )
-    return plan, _samples(attempts)
+    ), _samples(attempts)
 
 
 def _attempts(results: Any) -> list[Fields]:

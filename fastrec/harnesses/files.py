@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import IO, Any, TypeVar
 
 from fastrec.errors import LogError, ShardError
-from fastrec.harnesses.values import BOM, Fields, JsonObject, as_list, decoder
+from fastrec.harnesses.values import BOM, Fields, JsonObject, as_list, decoder, explaining
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
@@ -24,10 +24,8 @@ def read_document(path: str, decode: Callable[[bytes], _T], problem: str) -> _T:
 
     If it does not decode, raise LogError with `problem` and the reason.
     """
-    try:
+    with explaining(path, problem):
         return decode(read_text(path))
-    except ValueError as exc:
-        raise LogError(path, f"{problem}: {exc}") from exc
 
 
 _decode_any = decoder(Any)
@@ -36,8 +34,9 @@ _decode_object = decoder(JsonObject)
 
 def read_object(path: str, what: str) -> Fields:
     """Read a JSON object; LogError if there is something else. `what` names it."""
-    problem = f"this is no {what}, or it is cut or damaged"
-    return Fields(read_document(path, _decode_object, problem))
+    return Fields(
+        read_document(path, _decode_object, f"this is no {what}, or it is cut or damaged")
+    )
 
 
 def read_rows(path: str, what: str) -> list[Fields]:
@@ -53,10 +52,8 @@ def read_rows(path: str, what: str) -> list[Fields]:
         place = "" if is_array else f"line {number:,} "
         if not part or part.isspace():
             continue
-        try:
+        with explaining(path, f"{place}is cut or damaged"):
             found = as_list(_decode_any(part))
-        except ValueError as exc:
-            raise LogError(path, f"{place}is cut or damaged: {exc}") from exc
         if not all(isinstance(row, dict) for row in found):
             raise LogError(path, f"{place}is not {what}")
         rows += map(Fields, found)

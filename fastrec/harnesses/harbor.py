@@ -10,14 +10,15 @@ not have the task, so its name is the question.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_object
 from fastrec.harnesses.log import (
     Aggregate,
-    FoundFile,
+    Files,
+    FilesByRole,
     Grouped,
     Log,
     LogPlan,
@@ -27,31 +28,21 @@ from fastrec.harnesses.log import (
     by_folder,
     pass_at_k,
     tokens_of,
-    with_every_metric,
 )
 from fastrec.harnesses.transcripts import chat_of, time_between, trial_of, with_chat
 from fastrec.harnesses.values import Fields, as_object, spell, spelled
 from fastrec.storage import parent_of
 
-METADATA = ("agent", "agent_version", "model", "trial", "stop_reason")
-
-_START = rb'\s*\{\s*"(?:id"\s*:|schema_version"\s*:\s*"ATIF-v)'
-ROLES = (
-    ("trajectory", _START, b'"ATIF-v', b'"steps"'),
-    ("trial", _START, b'"task_name"', b'"trial_name"', b'"agent_info"'),
-    ("job", _START, b'"n_total_trials"', b'"stats"'),
-)
-
 _document = partial(read_object, what="result of Harbor")
 
 
-def logs_of(files: Sequence[FoundFile]) -> Grouped:
+def logs_of(files: Files) -> Grouped:
     grouped = Grouped()
     for directory, roles in by_folder(files, trial=2, trajectory=3).items():
-        trajectories: defaultdict[str, list[FoundFile]] = defaultdict(list)
+        trajectories: FilesByRole = defaultdict(list)
         for file in roles["trajectory"]:  # trial/agent/trajectory.json
             trajectories[parent_of(parent_of(file.path))].append(file)
-        evals: defaultdict[str, list[FoundFile]] = defaultdict(list)
+        evals: FilesByRole = defaultdict(list)
         for file in roles["trial"]:
             with grouped.collecting_bad():
                 key = "__".join(_names(_document(file.path)))
@@ -65,8 +56,11 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
 
 def _names(trial: Fields) -> list[str]:
     """The agent, the model if there is one, and the data set."""
-    model = trial["agent_info.model_info.name"]
-    names = (trial["agent_info.name"], model, trial["source"] or "adhoc")
+    names = (
+        trial["agent_info.name"],
+        trial["agent_info.model_info.name"],
+        trial["source"] or "adhoc",
+    )
     return [spell(name) for name in names if name]
 
 
@@ -87,7 +81,7 @@ def read(log: Log) -> Reading:
         "agent_version": first["agent_info.version"],
         "model": "".join(system[1:]),
     }
-    plan = LogPlan(
+    return LogPlan(
         run=RunInfo(
             task=dataset,
             model="/".join(system),
@@ -95,8 +89,7 @@ def read(log: Log) -> Reading:
             metadata=spelled(names),
         ),
         aggregates=figures,
-    )
-    return plan, with_every_metric(_trials(log))
+    ), _trials(log)
 
 
 def _trials(log: Log) -> Iterator[Sample]:

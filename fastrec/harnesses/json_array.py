@@ -19,7 +19,7 @@ import msgspec
 from stringzilla import find
 
 from fastrec.errors import LogError
-from fastrec.harnesses.values import BOM
+from fastrec.harnesses.values import BOM, OptionalText, explaining
 
 Item = tuple[int, int, Any]  # its start, its size and its value
 Walk = Generator[Item, None, int]  # yields items, and returns the offset after them
@@ -52,7 +52,7 @@ class JsonArray:
 
     path: str
     read: Callable[[int], bytes]  # returns up to so many bytes, none at the end
-    key: str | None
+    key: OptionalText
     decode: Callable[[memoryview], Any]  # raises ValueError if an item is not what it should be
     block_bytes: int = 1 << 20
     max_held: int = 512 << 20  # a value of more bytes is refused
@@ -154,10 +154,8 @@ class JsonArray:
         if self._border and (found := self._items_by_search(start)):
             return found
         end = self._value_end(start)
-        try:
+        with explaining(self.path, f"has an unexpected item at byte {start:,}"):
             return [(start, end - start, self.decode(memoryview(self._data)[: end - start]))]
-        except ValueError as exc:
-            raise LogError(self.path, f"has an unexpected item at byte {start:,}: {exc}") from exc
 
     def _items_by_search(self, start: int) -> list[Item]:
         border = self._border

@@ -9,47 +9,36 @@ LiveBench comes from FastChat, and so do its files: what they share is read as i
 Answers look the same in both; those beside judgements of LiveBench are its own.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator
 
 from fastrec.harnesses.log import (
-    FoundFile,
+    Files,
     Grouped,
     Log,
     LogPlan,
     Reading,
     RunInfo,
     Sample,
-    Score,
     by_folder,
-    role_by_patterns,
 )
-from fastrec.harnesses.mt_bench import FIRST_KEY, add_judged, first_time, judged_rows
-from fastrec.harnesses.values import Fields, spell, texts_of
+from fastrec.harnesses.mt_bench import add_judged, first_time, judged_rows, score_of
+from fastrec.harnesses.values import Fields, OptionalText, spell, texts_of
 from fastrec.schemas.newest import Input, Output
 from fastrec.storage import join, parent_of, storage_of
 
-_ROLES = (
-    ("judgments", FIRST_KEY, b'"task"', b'"model"', b'"score"', b'"category"'),
-    (
-        "questions",
-        FIRST_KEY,
-        b'"turns"',
-        b'"(?:ground_truth|livebench_release_date|question_title)"',
-    ),
-    ("answers", FIRST_KEY, b'"answer_id"', b'"choices"', b'"model_id"'),
-)
+# keys of the first line
+_ANSWERS = rb'\s*\{\s*"question_id"\s*:(?=[^\n]*"answer_id")(?=[^\n]*"choices")(?=[^\n]*"model_id")'
 _JUDGMENTS = "model_judgment/ground_truth_judgment.jsonl"
 _FAILED = "$ERROR$"  # the answer, if a call failed
 
 
-def role_of(head: bytes, path: str) -> str | None:
-    role = role_by_patterns(_ROLES, head.lstrip().partition(b"\n")[0])
+def role_of(head: bytes, path: str) -> OptionalText:
     beside = join(parent_of(parent_of(path)), _JUDGMENTS)
-    is_other = role == "answers" and not storage_of(beside).exists(beside)
-    return None if is_other else role
+    return "answers" if re.match(_ANSWERS, head) and storage_of(beside).exists(beside) else None
 
 
-def logs_of(files: Sequence[FoundFile]) -> Grouped:
+def logs_of(files: Files) -> Grouped:
     grouped = Grouped()
     for its_files in by_folder(files, judgments=2, answers=2).values():
         add_judged(grouped, "livebench", its_files)
@@ -79,8 +68,6 @@ def _samples(
             yield f"a judgement has no {'question' if question is None else 'answer'}"
             continue
         said = texts_of(answer["choices.0.turns"])
-        score = row.number("score")
-        is_scored = score is not None and score >= 0
         yield Sample(
             sample_id=number,
             input=Input(
@@ -88,13 +75,7 @@ def _samples(
                 reference=texts_of(question["ground_truth"]),
             ),
             output=Output(raw=said),
-            scores=[
-                Score(
-                    "score",
-                    score if is_scored else None,
-                    "the log states no score",
-                )
-            ],
+            scores=[score_of(row, "the log states no score")],
             error="the call failed" if _FAILED in said else "",
             fields={
                 "category": row["category"],

@@ -2,10 +2,9 @@
 
     files ── role_of ──▶ found files ── logs_of ──▶ logs ── plan ──▶ slices ── samples ──▶ samples
 
-1. `role_of(head, path) -> str | None` gets the first HEAD_BYTES of a file, decompressed. It tells
-   what the file is by its content, never by its name; None if it is foreign. Where these do not
-   decide, as in a zip archive, it reads more. Mostly a table is enough, `ROLES`: see
-   `role_by_patterns`.
+1. `harnesses.toml` tells what a file is by its first HEAD_BYTES, decompressed: by its content,
+   never by its name. Where patterns do not tell it, as in a zip archive, `role_of(head, path) ->
+   str | None` does.
 2. `logs_of(files) -> Grouped` groups files into logs. A log is one run of one task by one model,
    and becomes one shard.
 3. `plan(log) -> LogPlan` reads what a log says about the run and its aggregates, and cuts the
@@ -27,13 +26,12 @@ harnesses alike. What harnesses share:
     choices      multiple choice by log-likelihood
     json_array   a document with one long array, in bounded memory
     transcripts  conversations of agents with tool calls, trajectories in ATIF, times
-    below        roles by patterns, files by folder, logs by name, figures of pass@k, samples with
+    below        files by folder, logs by name, figures of pass@k, samples with
                  every metric, extracted answers, tokens
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -42,7 +40,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from fastrec.errors import LogError, ShardError
-from fastrec.harnesses.values import JsonObject, OptionalInt, Texts, as_object, number_of
+from fastrec.harnesses.values import (
+    JsonObject,
+    OptionalInt,
+    OptionalNumber,
+    OptionalText,
+    Texts,
+    as_object,
+    number_of,
+)
 from fastrec.schemas.newest import (
     AnswerAttribution,
     Input,
@@ -62,6 +68,9 @@ class FoundFile(msgspec.Struct, frozen=True):
     path: str
     size: int
     role: str  # what it contains, in the words of its harness: for example `samples` or `results`
+
+
+Files = Sequence[FoundFile]
 
 
 class Log(msgspec.Struct, frozen=True):
@@ -114,14 +123,6 @@ class Grouped(msgspec.Struct):
 
 
 OTHER = "other"  # the role of files that no log needs
-
-
-def role_by_patterns(roles: Iterable[Sequence[Any]], head: bytes) -> str | None:
-    """The first role whose patterns are all in the beginning of a file, the first at its start."""
-    for role, start, *others in roles:
-        if re.match(start, head) and all(re.search(pattern, head) for pattern in others):
-            return str(role)
-    return None
 
 
 FilesByRole = defaultdict[str, list[FoundFile]]
@@ -236,7 +237,7 @@ class Score(msgspec.Struct, gc=False):
     """One score of a sample: it becomes one record."""
 
     metric: str  # `evaluation_result_id`: metric and variant, like `acc` or `exact_match:strict`
-    value: float | None  # a finite number, or None if there is none
+    value: OptionalNumber  # a finite number, or None if there is none
     # If there is no number: why. Becomes the record's `error`.
     problem: str = ""
     # What was extracted for this metric; None: as the sample says.
@@ -250,7 +251,7 @@ class Score(msgspec.Struct, gc=False):
 class Sample(msgspec.Struct, kw_only=True, gc=False):
     """One sample of a log: what was asked, what the model did, and its scores."""
 
-    sample_id: str | None  # None: the first digits of its hash
+    sample_id: OptionalText  # None: the first digits of its hash
     input: Input
     scores: list[Score]  # if there is none, the record says that the sample is not scored
     output: Output | None = None  # what the model said, if the interaction has a single turn
@@ -277,17 +278,18 @@ Reading = tuple[LogPlan, Iterable[Sample | str]]
 NOT_SCORED = "the log has no score for this sample"
 
 
-def with_every_metric(samples: Iterable[Sample]) -> Iterator[Sample]:
+def with_every_metric(samples: Iterable[Sample | str]) -> list[Sample | str]:
     """Give samples without a score an error for each metric that other samples have."""
     found = list(samples)
-    metrics = dict.fromkeys(score.metric for sample in found for score in sample.scores)
-    for sample in found:
+    whole = [sample for sample in found if isinstance(sample, Sample)]
+    metrics = dict.fromkeys(score.metric for sample in whole for score in sample.scores)
+    for sample in whole:
         if sample.error or not sample.scores:
-            missing = metrics.keys() - {score.metric for score in sample.scores}
+            known = {score.metric for score in sample.scores}
             sample.scores += [
-                Score(metric, None, NOT_SCORED) for metric in metrics if metric in missing
+                Score(metric, None, NOT_SCORED) for metric in metrics if metric not in known
             ]
-    yield from found
+    return found
 
 
 _MANY = 1 << 53

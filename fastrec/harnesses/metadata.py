@@ -18,12 +18,12 @@ A name that the harness uses itself gets a prefix, `sample_` or `score_`.
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from fastrec.errors import UsageError
 from fastrec.filters import matches_any
-from fastrec.harnesses.registry import harness_named
-from fastrec.harnesses.values import JsonObject, Texts, spell
+from fastrec.harnesses.registry import KNOWN, MetricRow
+from fastrec.harnesses.values import JsonObject, Names, Texts, spell
 from fastrec.schemas.newest import Input
 
 LONGEST = 4096  # characters of a value that are kept
@@ -46,7 +46,7 @@ _ALL = frozenset({
 
 def own_names(harness: str) -> frozenset[str]:
     """Names of metadata that a harness writes itself: they mean one thing in all its records."""
-    return _ALL.union(getattr(harness_named(harness), "METADATA", ()))
+    return _ALL | KNOWN[harness].metadata
 
 
 def chosen_names(metadata: str) -> frozenset[str] | None:
@@ -63,7 +63,7 @@ def chosen_names(metadata: str) -> frozenset[str] | None:
     return None if names == {"all"} else frozenset() if names == {"none"} else names
 
 
-def names_of(field: str) -> tuple[str, ...]:
+def names_of(field: str) -> Names:
     """The names that a field of a log may have in records."""
     return field, f"sample_{field}", f"score_{field}"
 
@@ -120,66 +120,12 @@ def _is_in(asked: Input, value: Any) -> bool:
     return value.__class__ is list and value == asked.choices
 
 
-# What the metrics of harnesses are: judgements, costs or bookkeeping, and which are better if lower
-#
-# A judgement says how good an answer is. A cost is what the answer took: tokens, time, money.
-# Bookkeeping says neither. The table goes by name, because logs of HELM and Inspect do not say it.
-# A metric that no row matches is a judgement. lm-eval and lighteval say by themselves which of
-# their metrics are better if lower (`RunInfo.lower_is_better`).
-
-
-Kind = Literal["judgement", "cost", "bookkeeping"]
-
-
-class _Row(NamedTuple):
-    harness: str
-    kind: Kind
-    patterns: str
-    lower: bool = True  # whether lower is better
-
-
-# All that is known by name; `docs/leaderboard.md` has the same table. The first row that matches
-# counts.
-METRICS = (
-    _Row(
-        "helm",
-        "cost",
-        "inference_* training_* estimated_num_tokens_cost num_prompt_tokens num_completion_tokens "
-        "num_output_tokens",
-    ),
-    _Row(
-        "helm",
-        "bookkeeping",
-        "num_* max_num_* finish_reason_* prompt_truncated predicted_index max_prob batch_size "
-        "logprob summarization_compression platt_coef platt_intercept",
-        lower=False,
-    ),
-    _Row(
-        "helm",
-        "judgement",
-        "perplexity bits_per_byte absolute_value_difference distance toxic_frac *toxicity* bias_* "
-        "stereotypical_associations:* demographic_representation:* edit_distance edit_similarity "
-        "longest_common_prefix_length* ter_score mer_score cer_score wer_score ece_* platt_ece*",
-    ),
-    _Row(
-        "inspect",
-        "judgement",
-        "*perplexity* bits_per_byte brier* wer cer ter mer *error_rate* *_loss mae mse rmse ece "
-        "edit_distance",
-    ),
-    _Row("inspect", "cost", "*latency* *_tokens cost *_cost *_seconds"),
-    _Row("lm-eval", "bookkeeping", "bypass", lower=False),
-    # 1 is the lowest score, and none counts as correct
-    _Row("mt-bench", "judgement", "score", lower=False),
-)
-
-
-def row_of(harness: str, metric: str) -> _Row | None:
+def row_of(harness: str, metric: str) -> MetricRow | None:
     """The row of a metric: by its id (`exact_match:valid`), or by a piece of it."""
     names = {metric, *metric.replace("@", ":").split(":")}
-    for row in METRICS:
+    for row in KNOWN[harness].metrics:
         patterns = row.patterns.split()
-        if row.harness == harness and any(matches_any(name, patterns) for name in names):
+        if any(matches_any(name, patterns) for name in names):
             return row
     return None
 

@@ -9,13 +9,14 @@ Each turn is a sample. The second one is a conversation: its question alone is `
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import cycle
+from collections.abc import Iterable
+from itertools import chain
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_rows
 from fastrec.harnesses.log import (
     BadLog,
+    Files,
     FilesByRole,
     FoundFile,
     Grouped,
@@ -25,20 +26,10 @@ from fastrec.harnesses.log import (
     RunInfo,
     Sample,
     Score,
-    role_by_patterns,
 )
 from fastrec.harnesses.values import Fields, as_list, spell, texts_of
 from fastrec.schemas.newest import Input, Message, Output
 
-METADATA = ("judge",)
-
-FIRST_KEY = rb'\{\s*"question_id"\s*:'
-_ROLES = (
-    ("judgments", FIRST_KEY, b'"judge"', b'"judgment"', b'"score"', b'"turn"', b'"model"'),
-    ("pairs", FIRST_KEY, b'"judge"', b'"model_1"', b'"model_2"', b'"g1_winner"'),
-    ("answers", FIRST_KEY, b'"answer_id"', b'"choices"', b'"turns"', b'"model_id"'),
-    ("questions", FIRST_KEY, b'"category"', b'"turns"'),
-)
 _PAIRS = "it has preferences between two models, and no scores of one"
 _MISSING = (
     "give question.jsonl and the model_answer of {}, too: judgements do not have "
@@ -46,11 +37,7 @@ _MISSING = (
 )
 
 
-def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
-    return role_by_patterns(_ROLES, head.lstrip().partition(b"\n")[0])
-
-
-def logs_of(files: Sequence[FoundFile]) -> Grouped:
+def logs_of(files: Files) -> Grouped:
     by_role: FilesByRole = defaultdict(list)
     for file in files:
         by_role[file.role].append(file)
@@ -85,10 +72,11 @@ def _names(file: FoundFile, key: str) -> list[str]:
 def judged_rows(log: Log) -> tuple[list[Fields], dict[str, Fields], dict[str, Fields]]:
     """The judgements on a model; what was asked and what it said, by the id of the question."""
     judgements, asked, said = map(_rows, log.files)
-    own = [row for row in judgements if spell(row["model"]) == log.task]
-    questions = {spell(row["question_id"]): row for row in asked}
-    answers = {spell(row["question_id"]): row for row in said if spell(row["model_id"]) == log.task}
-    return own, questions, answers
+    return (
+        [row for row in judgements if spell(row["model"]) == log.task],
+        {spell(row["question_id"]): row for row in asked},
+        {spell(row["question_id"]): row for row in said if spell(row["model_id"]) == log.task},
+    )
 
 
 def first_time(rows: Iterable[Fields]) -> str:
@@ -96,23 +84,29 @@ def first_time(rows: Iterable[Fields]) -> str:
     return spell(min(times)) if times else ""
 
 
+def score_of(row: Fields, problem: str) -> Score:
+    """The score of a judgement; a negative one says that there is none."""
+    score = row.number("score")
+    return Score("score", None if score is None or score < 0 else score, problem)
+
+
 def read(log: Log) -> Reading:
     rows, questions, answers = judged_rows(log)
     judges = {spell(as_list(row["judge"])[:1]) for row in rows}
     named = as_list(rows[0]["judge"])
     judge = spell(named[0]) if len(judges) == 1 and named else ""
-    run = RunInfo(
-        task="mt_bench",
-        model=log.task,
-        started=first_time(rows) or judge,
-        metadata={"judge": judge} if judge else {},
-    )
-    samples = (
+    return LogPlan(
+        run=RunInfo(
+            task="mt_bench",
+            model=log.task,
+            started=first_time(rows) or judge,
+            metadata={"judge": judge} if judge else {},
+        )
+    ), (
         _sample_of(log.path, row, questions.get(number, Fields()), answers.get(number, Fields()))
         for row in rows
         for number in [spell(row["question_id"])]
     )
-    return LogPlan(run=run), samples
 
 
 def _sample_of(path: str, row: Fields, question: Fields, answer: Fields) -> Sample:
@@ -120,20 +114,18 @@ def _sample_of(path: str, row: Fields, question: Fields, answer: Fields) -> Samp
     turn = row["turn"]
     try:
         asked = texts_of(question["turns"])[:turn]
-        said = texts_of(answer["choices"][0]["turns"])[:turn]
-    except (KeyError, IndexError, TypeError):
+        said = texts_of(answer["choices.0.turns"])[:turn]
+    except TypeError:
         asked = said = []
     if not isinstance(turn, int) or not len(asked) == len(said) == turn > 0:
         raise LogError(path, f"turn {turn} of question {number} has no question or no answer")
-    score = row.number("score")
-    if score is not None and score < 0:
-        score = None
     sample = Sample(
         sample_id=f"{spell(number)}-{turn}",
         input=Input(
             raw=asked[-1], reference=texts_of(as_list(question["reference"])[turn - 1 : turn])
         ),
-        scores=[Score("score", score, "the judge stated no score")],
+        output=Output(raw=said),
+        scores=[score_of(row, "the judge stated no score")],
         fields={
             "category": question["category"],
             "turn": turn,
@@ -141,14 +133,12 @@ def _sample_of(path: str, row: Fields, question: Fields, answer: Fields) -> Samp
         },
         unread=["user_prompt"] if row["user_prompt"] else (),
     )
-    if turn == 1:
-        sample.output = Output(raw=said)
-        return sample
-    sample.interaction_type = "multi_turn"
-    texts = [text for pair in zip(asked, said, strict=True) for text in pair]
-    sample.messages = [
-        Message(turn_idx=index, role=role, content=text)
-        for index, (role, text) in enumerate(zip(cycle(("user", "assistant")), texts, strict=False))
-    ]
-    sample.num_turns = len(texts)
+    if turn > 1:
+        sample.interaction_type = "multi_turn"
+        sample.output = None
+        sample.messages = [
+            Message(turn_idx=index, role="assistant" if index % 2 else "user", content=text)
+            for index, text in enumerate(chain.from_iterable(zip(asked, said, strict=True)))
+        ]
+        sample.num_turns = len(sample.messages)
     return sample

@@ -8,7 +8,9 @@ error       the error of a sample without a score, for every metric of the run
 any other   nothing; counted
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import starmap
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_rows
@@ -22,7 +24,6 @@ from fastrec.harnesses.log import (
     Sample,
     Score,
     extracted,
-    with_every_metric,
 )
 from fastrec.harnesses.prompts import prompt_of
 from fastrec.harnesses.values import (
@@ -37,9 +38,6 @@ from fastrec.harnesses.values import (
 )
 from fastrec.schemas.newest import Input, Output
 
-METADATA = ("run_id", "split")
-ROLES = (("events", rb'\s*\{\s*"spec"\s*:\s*\{', b'"eval_name"', b'"run_id"'),)
-
 _USED = ("sampling", "match", "metrics", "error")
 _READ_OF_MATCH = ("correct", "expected", "picked", "sampled", "prompt")
 
@@ -53,21 +51,20 @@ def read(log: Log) -> Reading:
     models = as_list(spec["completion_fns"]) or as_list(spec["model_name"])
     if not models or not spec["eval_name"]:
         raise LogError(log.path, "does not name the model and the eval")
-    reports = [row["final_report"] for row in rows if "final_report" in row]
-    means, not_compared = _figures(as_object(reports[0]) if reports else {}, rows)
+    report = next((row["final_report"] for row in rows if "final_report" in row), None)
+    means, not_compared = _figures(as_object(report), rows)
     unfinished = ("the log has no final report: the run did not finish",)
-    plan = LogPlan(
+    return LogPlan(
         run=RunInfo(
             task=spec.text("eval_name"),
             model=spell(models[0]),
             started=spec.text("created_at") or spec.text("run_id"),
-            metadata=spelled({name: spec[name] for name in METADATA}),
+            metadata=spelled({"run_id": spec["run_id"], "split": spec["split"]}),
         ),
         aggregates=means,
         not_compared=not_compared,
-        notes=() if reports and reports[0] is not None else unfinished,
-    )
-    return plan, with_every_metric(_samples(rows))
+        notes=unfinished if report is None else (),
+    ), _samples(rows)
 
 
 def _figures(report: JsonObject, rows: Sequence[Fields]) -> Figures:
@@ -85,13 +82,11 @@ def _figures(report: JsonObject, rows: Sequence[Fields]) -> Figures:
 
 
 def _samples(rows: Sequence[Fields]) -> Iterator[Sample]:
-    events: dict[str, Events] = {}
+    events: defaultdict[str, Events] = defaultdict(list)
     for row in rows:
         if row["sample_id"] is not None and isinstance(row["data"], dict):
-            event = (spell(row["type"]), Fields(row["data"]))
-            events.setdefault(spell(row["sample_id"]), []).append(event)
-    for sample_id, its_events in events.items():
-        yield _sample_of(sample_id, its_events)
+            events[spell(row["sample_id"])].append((spell(row["type"]), Fields(row["data"])))
+    return starmap(_sample_of, events.items())
 
 
 def _sample_of(sample_id: str, events: Events) -> Sample:

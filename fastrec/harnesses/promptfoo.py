@@ -11,12 +11,10 @@
 Assertions are not references: what they expect may be a rubric or a function.
 """
 
-from collections.abc import Sequence
-
 from fastrec.harnesses.files import read_object
 from fastrec.harnesses.log import (
     Aggregate,
-    FoundFile,
+    Files,
     Grouped,
     Log,
     LogPlan,
@@ -26,28 +24,15 @@ from fastrec.harnesses.log import (
     Score,
     logs_by_name,
     tokens_of,
-    with_every_metric,
 )
 from fastrec.harnesses.prompts import prompt_of
 from fastrec.harnesses.values import Fields, as_list, as_object, number_of, spell, spelled
 from fastrec.schemas.newest import Input, Output, Performance
 
-METADATA = ("provider_label", "prompt_label", "eval_id")
-ROLES = (
-    ("results", rb'\s*\{\s*"evalId"\s*:'),
-    (
-        "results",
-        rb'\s*\{\s*"(?:results|version)"\s*:',
-        b'"promptIdx"',
-        b'"testIdx"',
-        b'"provider"',
-    ),
-)
-
 _ERROR = 2  # `failureReason` of a call that failed; 1 is an assertion
 
 
-def logs_of(files: Sequence[FoundFile]) -> Grouped:
+def logs_of(files: Files) -> Grouped:
     return logs_by_name(
         "promptfoo", files, lambda file: map(_name, _document(file.path).objects("results.results"))
     )
@@ -89,7 +74,7 @@ def read(log: Log) -> Reading:
         "eval_id": document["evalId"],
     }
     started = document.text("results.timestamp") or document.text("evalId")
-    plan = LogPlan(
+    return LogPlan(
         run=RunInfo(
             task=document.text("config.description") or "promptfoo",
             model=_model(row),
@@ -99,8 +84,7 @@ def read(log: Log) -> Reading:
         ),
         aggregates=share,
         expected_samples=judged + errors or None,
-    )
-    return plan, with_every_metric(map(_sample_of, rows))
+    ), map(_sample_of, rows)
 
 
 def _sample_of(row: Fields) -> Sample:

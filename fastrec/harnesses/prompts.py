@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fastrec.harnesses.values import REFUSALS, JsonObject, encode
+from fastrec.harnesses.values import REFUSALS, JsonObject, OptionalText, encode
 
 _decode_chat = msgspec.json.Decoder(list[JsonObject]).decode
 
@@ -27,7 +27,7 @@ def prompt_of(context: Any) -> tuple[str, str | UnsetType]:
     return (text, UNSET) if question is None else (question, text)
 
 
-def _last_question(text: str) -> str | None:
+def _last_question(text: str) -> OptionalText:
     """What the user said last in a chat; None if the text is no chat."""
     try:
         messages = _decode_chat(text)
@@ -41,7 +41,7 @@ def _last_question(text: str) -> str | None:
     return None
 
 
-def text_of(content: Any) -> str | None:
+def text_of(content: Any) -> OptionalText:
     """The text of a message; parts that are not text are named in brackets."""
     if isinstance(content, str):
         return content

@@ -6,9 +6,9 @@ from contextlib import suppress
 from zstandard import ZstdDecompressor, ZstdError
 
 from fastrec.errors import ShardError
-from fastrec.harnesses.log import HEAD_BYTES, role_by_patterns
-from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
-from fastrec.harnesses.values import BOM
+from fastrec.harnesses.log import HEAD_BYTES
+from fastrec.harnesses.registry import HARNESSES, harness_named
+from fastrec.harnesses.values import BOM, OptionalText
 from fastrec.sources.formats import MAGIC_BYTES, PARQUET_MAGIC, Format, detect
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
@@ -48,23 +48,22 @@ def head_of(path: str) -> bytes:
     return text[:HEAD_BYTES].removeprefix(BOM)
 
 
-def role_in(path: str, head: bytes, names: Iterable[str] = HARNESS_NAMES) -> tuple[str, str] | None:
+def role_in(path: str, head: bytes, names: Iterable[str] = HARNESSES) -> tuple[str, str] | None:
     """The harness that a file belongs to, and its role there.
 
     None if it is no file of these harnesses.
     """
     for name in names:
-        harness = harness_named(name)
-        if hasattr(harness, "role_of"):
-            role = harness.role_of(head, path)
-        else:
-            role = role_by_patterns(harness.ROLES, head)
+        module = harness_named(name)
+        role = HARNESSES[name].role_in(head)
+        if not role and hasattr(module, "role_of"):
+            role = module.role_of(head, path)
         if role:
             return name, role
     return None
 
 
-def harness_of(path: str) -> str | None:
+def harness_of(path: str) -> OptionalText:
     """The harness that wrote a file, for a hint.
 
     None if it is no file of a harness, or cannot be read.

@@ -15,7 +15,7 @@ from fastrec.harnesses.files import read_object
 from fastrec.harnesses.log import (
     Aggregate,
     BadLog,
-    FoundFile,
+    Files,
     Grouped,
     Log,
     LogPlan,
@@ -24,7 +24,6 @@ from fastrec.harnesses.log import (
     Sample,
     by_folder,
     tokens_of,
-    with_every_metric,
 )
 from fastrec.harnesses.transcripts import time_of, trial_of, with_chat
 from fastrec.harnesses.values import Fields, as_list, as_object, spell, spelled
@@ -33,13 +32,7 @@ from fastrec.storage import join, parent_of
 
 _DEFAULT_AGENT = "llm_agent/"  # others, such as `llm_agent_solo`, are other systems
 
-METADATA = ("trial", "stop_reason", "agent", "user_model")
 
-_START = rb'\s*\{\s*"(?:timestamp|info|id)"\s*:'
-ROLES = (
-    ("results", _START, b'"agent_info"', b'"environment_info"', b'"num_trials"'),
-    ("simulation", _START, b'"termination_reason"', b'"task_id"', b'"duration"'),
-)
 _MOST_TRIALS = 1 << 20  # more make no sense
 _ALONE = "give the results.json of the run, too: simulations name neither model nor task"
 _BROKEN = (
@@ -54,10 +47,9 @@ _BROKEN = (
 _document = partial(read_object, what="result of tau2-bench")
 
 
-def logs_of(files: Sequence[FoundFile]) -> Grouped:
+def logs_of(files: Files) -> Grouped:
     grouped = Grouped()
-    folders = by_folder(files)
-    simulations = {folder: roles["simulation"] for folder, roles in folders.items()}
+    simulations = {folder: roles["simulation"] for folder, roles in by_folder(files).items()}
     for file in files:
         if file.role == "results":
             parts = simulations.pop(join(parent_of(file.path), "simulations"), ())
@@ -67,7 +59,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
 
 
 def read(log: Log) -> Reading:
-    document = _document(log.files[0].path)
+    document = _document(log.path)
     info = as_object(document["info"])
     kind = info["agent_info.implementation"]
     parts = [spell(name) for name in (kind, info["agent_info.llm"]) if name]
@@ -92,7 +84,7 @@ def read(log: Log) -> Reading:
     further = (_document(file.path) for file in log.files[1:])
     rows = chain(document.objects("simulations"), further)
     trials = (_sample_of(row, tasks.get(spell(row["task_id"]), Fields())) for row in rows)
-    return plan, with_every_metric(trials)
+    return plan, trials
 
 
 def _figures(document: Fields) -> list[Aggregate]:
@@ -112,8 +104,9 @@ def _sample_of(row: Fields, task: Fields) -> Sample:
     asked = task["user_scenario.instructions"]
     if isinstance(asked, dict):
         asked = "\n".join(f"{name}: {text}" for name, text in spelled(asked).items())
-    expected = task["evaluation_criteria.communicate_info"]
-    sample = trial_of(row["task_id"], row["trial"], rewards, asked, expected)
+    sample = trial_of(
+        row["task_id"], row["trial"], rewards, asked, task["evaluation_criteria.communicate_info"]
+    )
     stopped = row.text("termination_reason")
     sample.metadata["stop_reason"] = stopped
     if stopped in _BROKEN:
@@ -135,9 +128,12 @@ def _sample_of(row: Fields, task: Fields) -> Sample:
 
 def _tokens_in(chat: Sequence[Fields]) -> TokenUsage | None:
     """The tokens of the agent; None if no message states them."""
-    said = [message for message in chat if message["role"] == "assistant"]
     read_tokens, written = (
-        sum(message.number(f"usage.{kind}_tokens") or 0 for message in said)
+        sum(
+            message.number(f"usage.{kind}_tokens") or 0
+            for message in chat
+            if message["role"] == "assistant"
+        )
         for kind in ("prompt", "completion")
     )
     return tokens_of(read_tokens, written) if read_tokens or written else None

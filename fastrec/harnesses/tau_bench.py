@@ -7,13 +7,10 @@ first message the domain. A trial that crashed has an error, and the reward that
 import re
 
 from fastrec.harnesses.files import read_rows
-from fastrec.harnesses.log import Log, LogPlan, Reading, RunInfo, Sample, with_every_metric
+from fastrec.harnesses.log import Log, LogPlan, Reading, RunInfo, Sample
 from fastrec.harnesses.transcripts import trial_of, with_chat
 from fastrec.harnesses.values import Fields, as_list, as_object, spell
 from fastrec.storage import base_name, hash_of_file
-
-METADATA = ("trial",)
-ROLES = (("trials", rb'\s*\[\s*\{\s*"task_id"\s*:', b'"reward"', b'"traj"'),)
 
 # What tau-bench calls its files, and what its published files are called.
 _NAME = (
@@ -32,13 +29,13 @@ def read(log: Log) -> Reading:
     named = re.fullmatch(_NAME, name)
     # a trial that crashed does not have its task
     tasks = {spell(row["task_id"]): task for row in rows if (task := as_object(row["info.task"]))}
-    trials = (_sample_of(row, tasks.get(spell(row["task_id"]), Fields())) for row in rows)
-    run = RunInfo(
-        task=f"tau_bench_{domain[1].lower()}" if domain else "tau_bench",
-        model=named[1] if named else name,
-        started=hash_of_file(log.path)[1][:16],
-    )
-    return LogPlan(run=run), with_every_metric(trials)
+    return LogPlan(
+        run=RunInfo(
+            task=f"tau_bench_{domain[1].lower()}" if domain else "tau_bench",
+            model=named[1] if named else name,
+            started=hash_of_file(log.path)[1][:16],
+        )
+    ), (_sample_of(row, tasks.get(spell(row["task_id"]), Fields())) for row in rows)
 
 
 def _sample_of(row: Fields, task: Fields) -> Sample:

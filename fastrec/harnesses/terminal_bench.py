@@ -11,14 +11,13 @@ versions have neither ids nor times: then a hash tells the runs of an agent apar
 """
 
 import re
-from collections.abc import Sequence
 from functools import partial
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_object
 from fastrec.harnesses.log import (
     Aggregate,
-    FoundFile,
+    Files,
     Grouped,
     Log,
     LogPlan,
@@ -33,14 +32,6 @@ from fastrec.harnesses.transcripts import time_between, trial_of, with_chat
 from fastrec.harnesses.values import Fields, spell, spelled
 from fastrec.storage import hash_of_file
 
-METADATA = ("agent", "model", "dataset_version", "trial", "stop_reason")
-
-_START = rb'\s*\{\s*"(?:id|run_id|results|trial_name)"\s*:'
-ROLES = (
-    ("metadata", _START, b'"run_id"', b'"agent_name"', b'"dataset_name"'),
-    ("results", _START, b'"results"', b'"trial_name"', b'"is_resolved"'),
-    ("trial", _START, b'"trial_name"', b'"task_id"', b'"is_resolved"'),
-)
 _FOLDER = r"/\d{8}_([^/_]+)_([^/]+)/"
 _ATTEMPT = r"\.(\d+)-of-\d+\."
 _NO_FAILURE = (None, "unset", "none")
@@ -48,7 +39,7 @@ _NO_FAILURE = (None, "unset", "none")
 _document = partial(read_object, what="result of Terminal-Bench")
 
 
-def logs_of(files: Sequence[FoundFile]) -> Grouped:
+def logs_of(files: Files) -> Grouped:
     """A log is a run: its file of results, or else its trials, which are two folders below it."""
     grouped = Grouped()
     for directory, roles in by_folder(files, trial=3).items():
@@ -82,17 +73,17 @@ def read(log: Log) -> Reading:
     rows = _rows(log)
     times = [row.text("trial_started_at") for row in rows if row["trial_started_at"]]
     started = about.text("start_time") or min(times, default="")
-    version = about["dataset_version"]
-    plan = LogPlan(
+    return LogPlan(
         run=RunInfo(
             task=about.text("dataset_name") or "terminal-bench",
             model="/".join(spell(name) for name in (agent, model) if name),
             started=started or hash_of_file(log.files[0].path)[1][:16],
-            metadata=spelled({"agent": agent, "model": model, "dataset_version": version}),
+            metadata=spelled(
+                {"agent": agent, "model": model, "dataset_version": about["dataset_version"]}
+            ),
         ),
         aggregates=_figures(log, len(rows)),
-    )
-    return plan, map(_sample_of, rows)
+    ), map(_sample_of, rows)
 
 
 def _figures(log: Log, count: int) -> list[Aggregate]:
@@ -121,7 +112,6 @@ def _sample_of(row: Fields) -> Sample:
         sample.error = f"the trial has no verdict: {reason}"
     sample.performance = time_between(row["agent_started_at"], row["agent_ended_at"])
     # agents that do not count tokens state 0
-    read_tokens = row["total_input_tokens"] or None
-    sample.token_usage = tokens_of(read_tokens, row["total_output_tokens"])
+    sample.token_usage = tokens_of((row["total_input_tokens"] or None), row["total_output_tokens"])
     sample.fields = {"parser_results": row["parser_results"]}
     return with_chat(sample, None)

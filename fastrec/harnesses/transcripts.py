@@ -11,6 +11,7 @@ A trajectory in ATIF (Agent Trajectory Interchange Format) becomes such a chat.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -98,11 +99,8 @@ def _call_of(call: Fields) -> ToolCall:
 def arguments_in(value: Any) -> Texts:
     """The arguments of a call: an object, or JSON of one as text."""
     if isinstance(value, str):
-        try:
-            decoded = msgspec.json.decode(value)
-        except (*REFUSALS, ValueError):
-            decoded = None
-        value = decoded if isinstance(decoded, dict) else value
+        with suppress(*REFUSALS, ValueError):
+            value = msgspec.json.decode(value, type=JsonObject)
     return arguments_of(value)
 
 
@@ -118,8 +116,11 @@ def chat_of(trajectory: Fields) -> Iterator[JsonObject]:
         source = spell(step["source"])
         yield {**step, "role": _ROLES.get(source, source), "content": step["message"]}
         for answer in step.objects("observation.results"):
-            answered = answer["source_call_id"]
-            yield {"role": "tool", "content": answer["content"], "tool_call_id": answered}
+            yield {
+                "role": "tool",
+                "content": answer["content"],
+                "tool_call_id": answer["source_call_id"],
+            }
 
 
 def time_between(start: Any, end: Any) -> Performance | None:
@@ -136,7 +137,5 @@ def time_between(start: Any, end: Any) -> Performance | None:
 
 def time_of(seconds: Any) -> Performance | None:
     number = number_of(seconds)
-    latency = None if number is None else number_of(number * 1000)
-    if latency is None or latency < 0:
-        return None
-    return Performance(latency_ms=latency)
+    latency = number_of(None if number is None else number * 1000)
+    return None if latency is None or latency < 0 else Performance(latency_ms=latency)

@@ -6,10 +6,13 @@ import ast
 import json
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import msgspec
+
+from fastrec.errors import LogError
 
 # What msgspec raises for a text that it does not decode.
 REFUSALS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -19,6 +22,8 @@ BOM = b"\xef\xbb\xbf"
 JsonObject = dict[str, Any]
 OptionalText = str | None
 OptionalInt = int | None
+OptionalNumber = float | None
+Names = tuple[str, ...]
 Texts = dict[str, str]  # by name, as in metadata
 
 _T = TypeVar("_T")
@@ -66,6 +71,15 @@ def decoder(kind: type[_T], *, has_raw: bool = False) -> Callable[[bytes | memor
             raise ValueError(str(refusal)) from None
 
     return decode
+
+
+@contextmanager
+def explaining(path: str, problem: str) -> Iterator[None]:
+    """Raise LogError with `problem` and the reason for a ValueError."""
+    try:
+        yield
+    except ValueError as exc:
+        raise LogError(path, f"{problem}: {exc}") from exc
 
 
 def replace_lone_surrogates(text: str) -> str:

@@ -120,19 +120,23 @@ def errors_of(value: Any, schema: Schema) -> Iterator[Report]:
 
     First those of its fields, then the conditional rules that it breaks.
     """
-    fields, rules = _parts(schema)
-    yield from _errors(fields, value, [])
+    yield from field_errors(value, schema)
     kind = value.get("interaction_type") if isinstance(value, dict) else None
     # With a wrong interaction_type it is chance which rules apply. That error has been reported
     # already.
     by_field = schema.rules_by_type.get(kind, {}) if isinstance(kind, str) else {}
     seen = set()
-    for _, steps, _, found in _errors(rules, value, []) if by_field else ():
+    for _, steps, _, found in _errors(_parts(schema)[1], value, []) if by_field else ():
         rule = by_field[str(steps[0])]
         if rule.code not in seen:
             seen.add(rule.code)
             text = f"{rule.message}, found nothing" if found is NO_VALUE else rule.message
             yield rule.code, steps, text, found
+
+
+def field_errors(value: Any, schema: Schema) -> Iterator[Report]:
+    """Yield the errors of the fields of a value, which may be repaired meanwhile."""
+    return _errors(fields_of_document(schema), value, [])
 
 
 class _Node(dict[str, Any]):
@@ -146,14 +150,19 @@ class _Node(dict[str, Any]):
         return [check for keyword in self if (check := _KEYWORDS[keyword])]
 
     @cached_property
+    def names(self) -> list[str]:
+        """The types that the node names; none if all are allowed."""
+        names = self.get("type", [])
+        return [names] if isinstance(names, str) else names
+
+    @cached_property
     def types(self) -> frozenset[str]:
         """The types that are allowed; empty if all are."""
-        names = types_of(self)
-        return frozenset([*names, "integer"] if "number" in names else names)
+        return frozenset([*self.names, "integer"] if "number" in self.names else self.names)
 
     @cached_property
     def kind(self) -> str:
-        return _either([_NAMES.get(name, f"a {name}") for name in types_of(self)])
+        return _either([_NAMES.get(name, f"a {name}") for name in self.names])
 
     @cached_property
     def options(self) -> list[str]:
@@ -169,17 +178,15 @@ class _Node(dict[str, Any]):
         return _either([f'"{option}"' for option in self.options])
 
 
-def types_of(node: dict[str, Any]) -> list[str]:
-    """The types that a node of a schema document names; none if it allows all."""
-    names = node.get("type", [])
-    return [names] if isinstance(names, str) else names
-
-
 @cache
 def _parts(schema: Schema) -> tuple[_Node, _Node]:
     """The schema document without its conditional rules, and these."""
     document = json.loads(schema.source, object_hook=_Node)
     return document, _Node(allOf=document.pop("allOf", []))
+
+
+def fields_of_document(schema: Schema) -> _Node:
+    return _parts(schema)[0]
 
 
 def _errors(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:

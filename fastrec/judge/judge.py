@@ -230,88 +230,24 @@ class Judge:
     def _judge_fast(self, chunk: OpenChunk, into: bytearray, batch: Batch) -> _Stop:
         """Judge the lines of a chunk, up to the first one that the fast path refuses.
 
-        Each of the two loops is one long function, because a call per record costs more than most
-        of their steps. They pass views into the chunk to the decoder, which saves a copy of every
-        line.
+        This is the hottest loop of fastrec. It is one long function, because a call per record
+        costs more than most of its steps. The decoder gets views into the chunk, which saves a copy
+        of every line.
         """
-        if self._normal:
-            return self._normalize_lines(chunk, into, batch)
-        return self._check_lines(chunk, batch)
-
-    def _check_lines(self, chunk: OpenChunk, batch: Batch) -> _Stop:
-        """Judge lines without making their normal forms."""
-        schema, decoder, sure_labels, claims, _, compute_hash, _ = self._rules
-        decode = decoder.decode
-        follows_rules = schema.follows_rules
-        count_strings = decoder.count_strings
-        with_warnings = self._warnings
-        with_records = self._records
-        text = chunk.text
-        view = memoryview(text)
-        size = len(text)
-        position = chunk.position
-        number = chunk.number
-        quotes = chunk.excess
-        stop = _Stop.END
-        while position < size:
-            end = text.find(b"\n", position)
-            if end < 0:
-                end = size
-            stop = _Stop.OTHER
-            try:
-                record = decode(view[position:end])
-                label = record.schema_version
-                is_sure = label in sure_labels
-                if not (follows_rules(record) and (is_sure or claims(record))):
-                    break
-            except REFUSALS:
-                break
-            given = record.sample_hash
-            is_wrong = False
-            if given is not UNSET and given is not None:
-                asked = record.input
-                computed = compute_hash(asked.raw, asked.reference)
-                if given != computed:
-                    is_wrong = self._find_recipe(asked.raw, asked.reference, given) is None
-                    if is_wrong and self._mode == "verify":
-                        stop = _Stop.SLOW
-                        break
-                    if is_wrong:
-                        batch.replaced.append(HashReplaced.of(record, given, computed))
-                    if self._mode != "fill":
-                        record.sample_hash = computed
-            quotes += 2 * count_strings(record)
-            if with_warnings:
-                for finding in warnings_of(record, schema, label, schema, wrong_hash=is_wrong):
-                    batch.warnings.append((chunk.line + number, finding))
-            if not is_sure and label not in schema.labels:
-                batch.notes[label_code(label)] += 1
-            if with_records:
-                batch.records.append(record)
-                batch.numbers.append(chunk.line + number)
-            position = end + 1
-            number += 1
-        else:
-            stop = _Stop.END
-        batch.versions[schema.name] += number - chunk.number
-        chunk.position = position
-        chunk.number = number
-        chunk.excess = quotes
-        return stop
-
-    def _normalize_lines(self, chunk: OpenChunk, into: bytearray, batch: Batch) -> _Stop:
-        """Judge lines and append their normal forms: the hottest loop of fastrec."""
         records = batch.records
         numbers = batch.numbers
         ends = batch.ends
         recipes = batch.recipe_names
         encode_into = self._encode_into
         with_warnings = self._warnings
+        with_normal = self._normal
+        with_records = with_normal or self._records
         schema, decoder, sure_labels, claims, target, compute_hash, _ = self._rules
         follows_rules = schema.follows_rules
         drop_nulls = target.drop_nulls
         own_recipe = target.recipe
         decode = decoder.decode
+        count_strings = None if with_normal else decoder.count_strings
         text = chunk.text
         known_inputs = chunk.inputs
         secret = self._known_inputs.number
@@ -326,14 +262,13 @@ class Judge:
         saved = chunk.saved
         excess = chunk.excess
         next_null = chunk.next_null()
-        stop = _Stop.END
         filters_out = self._filter and self._filter.filters_out
         filtered = 0
+        stop = _Stop.OTHER
         while position < size:
             end = next_newline(b"\n", position)
             if end < 0:
                 end = size
-            stop = _Stop.OTHER
             try:
                 if known_inputs and (known := known_inputs[number]):
                     record = decode_short(view[position:end])
@@ -348,56 +283,63 @@ class Judge:
                     break
             except REFUSALS:
                 break
-            stop = _Stop.SLOW
             if target is not schema:
                 colons = count_colons(view[position:end])
                 with_line = excess + colons  # the excess if nothing of the line were in the output
                 upgraded = self._upgraded(record, known, colons, schema)
                 if upgraded is None:
+                    stop = _Stop.SLOW
                     break
                 record, upgrades = upgraded
             given = record.sample_hash
             asked = record.input
-            computed = known.sample_hash if known else compute_hash(asked.raw, asked.reference)
-            if given == computed:
-                recipe = own_recipe
-            elif given is UNSET or given is None:
-                recipe = ABSENT
-                excess -= given is UNSET
-                record.sample_hash = computed
-            else:
-                recipe = self._recipe(asked, known, given, decoder)
-                if recipe == WRONG and self._mode == "verify":
-                    break
-                if self._mode != "fill":
+            recipe = ABSENT
+            if with_normal or (given is not UNSET and given is not None):
+                computed = known.sample_hash if known else compute_hash(asked.raw, asked.reference)
+                if given == computed:
+                    recipe = own_recipe
+                elif given is UNSET or given is None:
+                    excess -= given is UNSET
                     record.sample_hash = computed
-            if next_null < end:
+                else:
+                    recipe = self._recipe(asked, known, given, decoder)
+                    if recipe == WRONG and self._mode == "verify":
+                        stop = _Stop.SLOW
+                        break
+                    if self._mode != "fill":
+                        record.sample_hash = computed
+            if count_strings:
+                excess += 2 * count_strings(record)
+            else:
+                if next_null < end:
+                    if known:
+                        record.input = UNSET  # its normal form has no nulls
+                    excess += drop_nulls(record)
+                    next_null = find(text, b"null", end)
+                    if next_null < 0:
+                        next_null = size
                 if known:
-                    record.input = UNSET  # its normal form has no nulls
-                excess += drop_nulls(record)
-                next_null = find(text, b"null", end)
-                if next_null < 0:
-                    next_null = size
-            if known:
-                record.input = known.normal
-                excess -= known.colons
-                saved += len(known.text) - PLACEHOLDER_BYTES
-            if filters_out and (names := filters_out(record, target)):
-                # Without an upgrade, the normal form has the colons that the line may have.
-                excess = with_line if target is not schema else excess + count(spell(record), b":")
-                batch.filtered_out[names] += 1
-                filtered += 1
-                position = end + 1
-                number += 1
-                continue
-            length = len(into)
-            encode_into(record, into, -1)
-            if target is not schema:
-                excess = with_line - count(memoryview(into)[length:], b":")
-                batch.notes.update(upgrades)
-            into.append(10)
-            recipes.append(recipe)
-            ends.append(len(into))
+                    record.input = known.normal
+                    excess -= known.colons
+                    saved += len(known.text) - PLACEHOLDER_BYTES
+                if filters_out and (names := filters_out(record, target)):
+                    if target is not schema:
+                        excess = with_line
+                    else:  # the normal form has the colons that the line may have
+                        excess += count(spell(record), b":")
+                    batch.filtered_out[names] += 1
+                    filtered += 1
+                    position = end + 1
+                    number += 1
+                    continue
+                length = len(into)
+                encode_into(record, into, -1)
+                if target is not schema:
+                    excess = with_line - count(memoryview(into)[length:], b":")
+                    batch.notes.update(upgrades)
+                into.append(10)
+                recipes.append(recipe)
+                ends.append(len(into))
             if recipe == WRONG:
                 batch.replaced.append(HashReplaced.of(record, given, computed))
             if with_warnings:
@@ -407,8 +349,9 @@ class Judge:
                     batch.warnings.append((chunk.line + number, finding))
             if not is_sure and label not in schema.labels:
                 batch.notes[label_code(label)] += 1
-            records.append(record)
-            numbers.append(chunk.line + number)
+            if with_records:
+                records.append(record)
+                numbers.append(chunk.line + number)
             position = end + 1
             number += 1
         else:

@@ -208,51 +208,44 @@ def _digits(text: str) -> int:
     return _digits(text[:-half]) * power + _digits(text[-half:])
 
 
-def flaws_in(root: Any) -> Iterator[Report]:
-    """Find every flaw in a value, in memory that does not depend on its size."""
-    return _flaws(root, [])
-
-
-def _flaws(value: Any, steps: list[str | int]) -> Iterator[Report]:
-    """Find the flaws of a value at these steps, which change between two flaws."""
-    yield from _own_flaws(value, steps)
-    for step, child in _children(value):
+def walk(value: Any, steps: list[str | int]) -> Iterator[Any]:
+    """Yield a value and every value in it. `steps` are those to the last one."""
+    yield value
+    children: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, dict):
+        children = ((_spellable(key), child) for key, child in value.items())
+    elif isinstance(value, list):
+        children = enumerate(value)
+    for step, child in children:
         steps.append(step)
-        yield from _flaws(child, steps)
+        yield from walk(child, steps)
         steps.pop()
 
 
-def _children(value: Any) -> Iterator[tuple[str | int, Any]]:
-    if isinstance(value, dict):
-        return ((_spellable(key), child) for key, child in value.items())
-    return iter(enumerate(value if isinstance(value, list) else ()))
+def flaws_in(root: Any) -> Iterator[Report]:
+    """Find every flaw in a value, in memory that does not depend on its size."""
+    steps: list[str | int] = []
+    for value in walk(root, steps):
+        for code, key, text in _own_flaws(value):
+            where = steps if key is None else [*steps, _spellable(key)]
+            yield code, where, text, NO_VALUE
 
 
-def _own_flaws(value: Any, steps: list[str | int]) -> Iterator[Report]:
-    """Find the flaws of a value itself: not those of its children, but those of its keys."""
+def _own_flaws(value: Any) -> Iterator[tuple[str, str | None, str]]:
+    """Find the flaws of a value itself and of its keys, each with the key."""
     if isinstance(value, dict):
         for key in value.duplicates if isinstance(value, _Ambiguous) else ():
-            yield (
-                "json.duplicate_key",
-                [*steps, _spellable(key)],
-                "the object has this key more than once",
-                NO_VALUE,
-            )
+            yield "json.duplicate_key", key, "the object has this key more than once"
         for key in value:
             if not _is_text(key):
-                yield (
-                    "json.surrogate",
-                    [*steps, _spellable(key)],
-                    _SURROGATE.format("key"),
-                    NO_VALUE,
-                )
+                yield "json.surrogate", key, _SURROGATE.format("key")
     elif isinstance(value, str):
         if not _is_text(value):
-            yield "json.surrogate", steps, _SURROGATE.format("string"), NO_VALUE
-    elif isinstance(value, NoNumber) or (isinstance(value, float) and not math.isfinite(value)):
+            yield "json.surrogate", None, _SURROGATE.format("string")
+    elif isinstance(value, float) and (isinstance(value, NoNumber) or not math.isfinite(value)):
         text = value.text if isinstance(value, NoNumber) else str(value)
         found = text if len(text) <= 40 else f"one of {len(text):,} characters"
-        yield "json.number", steps, f"expected a finite number, found {found}", NO_VALUE
+        yield "json.number", None, f"expected a finite number, found {found}"
 
 
 def _spellable(key: str) -> str:

@@ -4,8 +4,8 @@ A repair changes only values that the schema refuses.
 
 1. Choose the version that the record comes closest to.
 2. Repairs of whole records: turns beside an output, scores that are no numbers.
-3. Walk the record along the schema document of that version. The first repair that fits changes a
-   value that the version does not allow. If none does, the record is left to its errors.
+3. Each value that this version does not allow is changed by the first repair that fits. If none
+   does, the record is left to its errors.
 4. Judge the record again.
 
 Each value has one repair that fits it, so the repairs that a record needs do not depend on which of
@@ -16,13 +16,11 @@ again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from functools import cache
-from itertools import chain
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fastrec.errors import UsageError
-from fastrec.judge.arbiter import is_valid, types_of
+from fastrec.judge.arbiter import field_errors, fields_of_document, is_valid
 from fastrec.judge.findings import REPAIRS, Errors, Finding, describe, json_path
 from fastrec.judge.parse import NoNumber, flaws_in, format_sorted, kind_of, parse, spell
 from fastrec.schemas.registry import closest_version, version_of
@@ -31,69 +29,13 @@ from fastrec.schemas.upgrade import free_name
 from fastrec.schemas.view import REFUSALS
 
 
-class Allowed(NamedTuple):
-    """What a version allows at one place of a record, read from its schema document."""
+class Place(NamedTuple):
+    """A place of a record, and what a version allows there."""
 
-    types: frozenset[str]  # the JSON types; empty if all are allowed
-    # Python types of values that are allowed and have nothing below them: most values, so they are
-    # passed over.
-    plain: frozenset[type]
+    name: str | int
+    types: frozenset[str]  # the JSON types
     optional: bool  # the value is a field that may be left out
     is_entry: bool  # the value is one of a free-form object whose values have a type
-    is_result_id: bool
-    fields: dict[str, Allowed]
-    items: Allowed | None
-    entries: Allowed | None
-
-    def allows(self, value: Any) -> bool:
-        if not self.types:
-            return True
-        return not isinstance(value, NoNumber) and kind_of(value) in self.types
-
-
-@cache
-def _allowed_by(schema: Schema) -> Allowed:
-    return _allowed(schema.document)
-
-
-def _allowed(
-    node: dict[str, Any], *, optional: bool = False, is_entry: bool = False, name: str = ""
-) -> Allowed:
-    """Read from a node of a schema document what it allows.
-
-    `oneOf` allows what one of its forms does.
-    """
-    types: set[str] = set()
-    items = None
-    for form in node.get("oneOf", [node]):
-        types.update(types_of(form))
-        items = form.get("items", items)
-    if "number" in types:
-        types.add("integer")
-    required = node.get("required", ())
-    entries = node.get("additionalProperties")
-    return Allowed(
-        types=frozenset(types),
-        plain=frozenset(kind for kind, name in _PLAIN.items() if name in types),
-        optional=optional,
-        is_entry=is_entry,
-        is_result_id=name == "evaluation_result_id",
-        fields={
-            key: _allowed(child, optional=key not in required, name=key)
-            for key, child in node.get("properties", {}).items()
-        },
-        items=_allowed(items) if items else None,
-        entries=_allowed(entries, is_entry=True) if isinstance(entries, dict) else None,
-    )
-
-
-_PLAIN = {
-    str: "string",
-    bool: "boolean",
-    type(None): "null",
-    int: "integer",
-    float: "number",
-}
 
 
 # The repairs. Each says when it does not fit.
@@ -170,24 +112,22 @@ def _as_text(value: Any) -> str:
     return format_sorted(value).decode()
 
 
-def _result_id_null(value: Any, allowed: Allowed) -> Any:
-    return (
-        _LEFT_OUT if value is None and allowed.is_result_id and allowed.optional else _NOT_FITTING
-    )
+def _result_id_null(value: Any, place: Place) -> Any:
+    return _null(value, place) if place.name == "evaluation_result_id" else _NOT_FITTING
 
 
-def _null(value: Any, allowed: Allowed) -> Any:
-    return _LEFT_OUT if value is None and allowed.optional else _NOT_FITTING
+def _null(value: Any, place: Place) -> Any:
+    return _LEFT_OUT if value is None and place.optional else _NOT_FITTING
 
 
-def _value_not_text(value: Any, allowed: Allowed) -> Any:
-    return _as_text(value) if allowed.is_entry and allowed.types == {"string"} else _NOT_FITTING
+def _value_not_text(value: Any, place: Place) -> Any:
+    return _as_text(value) if place.is_entry and place.types == {"string"} else _NOT_FITTING
 
 
-def _number_from_text(value: Any, allowed: Allowed) -> Any:
+def _number_from_text(value: Any, place: Place) -> Any:
     if (
         not isinstance(value, str)
-        or allowed.types.isdisjoint(("number", "integer"))
+        or place.types.isdisjoint(("number", "integer"))
         or len(value) > _LONGEST_NUMBER
     ):
         return _NOT_FITTING
@@ -195,7 +135,7 @@ def _number_from_text(value: Any, allowed: Allowed) -> Any:
     if not match or not (match[2] or match[3]):
         return _NOT_FITTING
     sign, whole, fraction, exponent = match.groups()
-    if "number" not in allowed.types and (
+    if "number" not in place.types and (
         exponent or (fraction is not None and set(fraction) != {"0"}) or not whole
     ):
         return _NOT_FITTING
@@ -203,24 +143,25 @@ def _number_from_text(value: Any, allowed: Allowed) -> Any:
     decimals = "" if fraction is None else f".{fraction or 0}"
     spelled = f"{sign.strip('+')}{digits}{decimals}{exponent or ''}"
     number, _ = parse(spelled.encode())
-    return number if allowed.allows(number) else _NOT_FITTING
+    is_allowed = not isinstance(number, NoNumber) and kind_of(number) in place.types
+    return number if is_allowed else _NOT_FITTING
 
 
-def _boolean_from_text(value: Any, allowed: Allowed) -> Any:
-    if not isinstance(value, str) or "boolean" not in allowed.types or "number" in allowed.types:
+def _boolean_from_text(value: Any, place: Place) -> Any:
+    if not isinstance(value, str) or "boolean" not in place.types or "number" in place.types:
         return _NOT_FITTING
     return _BOOLEANS.get(value.lower(), _NOT_FITTING)
 
 
-def _number_from_boolean(value: Any, allowed: Allowed) -> Any:
-    if not isinstance(value, bool) or allowed.types.isdisjoint(("number", "integer")):
+def _number_from_boolean(value: Any, place: Place) -> Any:
+    if not isinstance(value, bool) or place.types.isdisjoint(("number", "integer")):
         return _NOT_FITTING
-    return float(value) if "number" in allowed.types else int(value)
+    return float(value) if "number" in place.types else int(value)
 
 
-def _boolean_from_number(value: Any, allowed: Allowed) -> Any:
+def _boolean_from_number(value: Any, place: Place) -> Any:
     is_number = isinstance(value, (int, float)) and not isinstance(value, NoNumber)
-    if is_number and "boolean" in allowed.types and value in (0, 1):
+    if is_number and "boolean" in place.types and value in (0, 1):
         return bool(value)
     return _NOT_FITTING
 
@@ -234,7 +175,7 @@ RECORD_REPAIRS: dict[str, Callable[[dict[str, Any], Schema], tuple[str, str] | N
 
 # Repairs of a value at a place that does not allow it, each with what happens; the first that fits
 # is made.
-VALUE_REPAIRS: dict[str, tuple[Callable[[Any, Allowed], Any], str]] = {
+VALUE_REPAIRS: dict[str, tuple[Callable[[Any, Place], Any], str]] = {
     "repair.result_id_null": (_result_id_null, "left out"),
     "repair.null": (_null, "left out"),
     "repair.value_not_text": (_value_not_text, "became text"),
@@ -300,7 +241,8 @@ def repair(
         for code, change in RECORD_REPAIRS.items():
             if changed := change(value, closest):
                 changes[code] = Finding(code, *changed)
-        _repair_children(value, _allowed_by(closest), [], changes)
+        for _, steps, _, _ in field_errors(value, closest):
+            _repair_value(value, steps, closest, changes)
     except _NotRepairableError:
         return None
     if "json.number" in codes and next(flaws_in(value), None):
@@ -313,42 +255,40 @@ def repair(
     return (version, dict(sorted(changes.items()))) if version and changes else None
 
 
-def _repair_children(
-    value: Any, allowed: Allowed, steps: list[str | int], changes: dict[str, Finding]
+def _repair_value(
+    record: Any, steps: Sequence[str | int], schema: Schema, changes: dict[str, Finding]
 ) -> None:
-    """Repair the fields or items of a value whose own type is allowed."""
-    children: Iterable[tuple[Any, Allowed]] = ()
-    if isinstance(value, dict):
-        children = ((name, field) for name, field in allowed.fields.items() if name in value)
-        if entries := allowed.entries:
-            children = chain(
-                children, ((name, entries) for name in value if name not in allowed.fields)
-            )
-    elif isinstance(value, list) and (item := allowed.items):
-        children = ((index, item) for index in range(len(value)))
-    for step, inner in children:
-        child = value[step]
-        if type(child) in inner.plain:
-            continue
-        steps.append(step)
-        if inner.allows(child):
-            _repair_children(child, inner, steps, changes)
-        elif (changed := _changed(child, inner, steps, changes)) is _LEFT_OUT:
-            del value[step]
+    """Repair the value at these steps, which its version does not allow."""
+    owner: Any = None
+    value = record
+    node = parent = fields_of_document(schema)
+    for step in steps:
+        owner = value
+        value = owner[step]
+        parent = node
+        properties = parent.get("properties", {})
+        if isinstance(step, int):
+            node = parent["items"]
         else:
-            value[step] = changed
-        steps.pop()
-
-
-def _changed(
-    value: Any, allowed: Allowed, steps: list[str | int], changes: dict[str, Finding]
-) -> Any:
+            node = properties[step] if step in properties else parent["additionalProperties"]
+    is_field = step in properties
+    place = Place(
+        name=step,
+        types=frozenset().union(*(form.types for form in node.get("oneOf", [node]))),
+        optional=is_field and step not in parent.get("required", ()),
+        is_entry=isinstance(step, str) and not is_field,
+    )
     for code, (change, result) in VALUE_REPAIRS.items():
-        changed = change(value, allowed)
-        if changed is not _NOT_FITTING:
-            if code not in changes:
-                changes[code] = Finding(code, json_path(steps), f"{describe(value)} {result}")
-            return changed
+        changed = change(value, place)
+        if changed is _NOT_FITTING:
+            continue
+        if code not in changes:
+            changes[code] = Finding(code, json_path(steps), f"{describe(value)} {result}")
+        if changed is _LEFT_OUT:
+            del owner[step]
+        else:
+            owner[step] = changed
+        return
     raise _NotRepairableError
 
 

@@ -14,6 +14,7 @@ from stringzilla import find
 
 from fastrec.errors import shown
 from fastrec.judge.findings import Finding, json_path
+from fastrec.judge.parse import walk
 from fastrec.schemas.view import REFUSALS
 
 # Each repetition is bounded or ends a pattern, so that the time does not grow faster than the text.
@@ -49,7 +50,7 @@ _SHOWN = 6  # characters of a credential that a message has
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def secrets_in(value: Any, steps: tuple[str | int, ...] = ()) -> Iterator[Finding]:
+def secrets_in(value: Any) -> Iterator[Finding]:
     """Yield what looks like a credential in the texts of a JSON value.
 
     No message has more than its beginning.
@@ -57,17 +58,13 @@ def secrets_in(value: Any, steps: tuple[str | int, ...] = ()) -> Iterator[Findin
     >>> [secret.message for secret in secrets_in({"args": ["--key", "hf_" + "a1" * 17]})]
     ['looks like a Hugging Face token: hf_a1a… of 37 characters']
     """
-    if isinstance(value, dict):
-        for name, child in value.items():
-            yield from secrets_in(child, (*steps, name))
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            yield from secrets_in(child, (*steps, index))
-    elif isinstance(value, str) and (matched := _PATTERN.search(value)):
-        kind = _NAMES[(matched.lastindex or 1) - 1]
-        text = matched[0]
-        message = f"looks like {kind}: {text[:_SHOWN]}… of {len(text)} characters"
-        yield Finding("pair.secret", json_path(steps), message)
+    steps: list[str | int] = []
+    for text in walk(value, steps):
+        if isinstance(text, str) and (matched := _PATTERN.search(text)):
+            kind = _NAMES[(matched.lastindex or 1) - 1]
+            secret = matched[0]
+            message = f"looks like {kind}: {secret[:_SHOWN]}… of {len(secret)} characters"
+            yield Finding("pair.secret", json_path(steps), message)
 
 
 def secrets_of(lines: Sequence[bytes]) -> Iterator[tuple[int, Finding]]:

@@ -8,8 +8,9 @@ bounded, apart from some kilobytes per task and per part.
 """
 
 import secrets
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -27,7 +28,7 @@ from fastrec.corpus.manifest import (
 )
 from fastrec.corpus.rejects import RejectRange, write_rejects
 from fastrec.corpus.scan import PartFile
-from fastrec.corpus.secrets import SecretsTask, list_secrets, search_part
+from fastrec.corpus.secrets import ChosenTask, list_secrets, search_part
 from fastrec.corpus.trust import taken_on_trust
 from fastrec.corpus.writer import SUFFIXES
 from fastrec.engine.base import Phase
@@ -36,15 +37,13 @@ from fastrec.normalize.context import RunContext
 from fastrec.normalize.corrections import fix_counts, label_counts, unused_rules
 from fastrec.normalize.kept import (
     Base,
-    Changes,
     Kept,
     KeptFile,
-    KeptRejects,
     KeptShard,
     encoded_kept,
     signatures_of,
 )
-from fastrec.normalize.options import MaxRejects, Options
+from fastrec.normalize.options import Options
 from fastrec.normalize.parts import make_parts, number_parts
 from fastrec.normalize.pass1_driver import SortedShards, sort_shards
 from fastrec.normalize.plan import plan_parts
@@ -52,7 +51,6 @@ from fastrec.normalize.results import (
     LineStatistics,
     Part,
     PieceCounts,
-    SideFile,
     SortResult,
     count_lines,
     repair_documents,
@@ -66,6 +64,8 @@ from fastrec.summary.document import HashExample, LineCounts, Summary, json_safe
 from fastrec.summary.part_statistics import Census, LinesByPiece, PartCounts, add_part_counts
 from fastrec.summary.summarize import hash_counts, same_run_summary, sorted_counts, summarize
 
+_REJECTS = "rejects", ".jsonl.zst"
+_COUNTED = ("text_bytes", *LineCounts.__struct_fields__, "filtered")  # of each shard
 # Nanoseconds. A file that is modified again so soon may keep its modification time, because clocks
 # are coarse.
 _RECENT = 2 * 10**9
@@ -75,81 +75,72 @@ class Corpus(msgspec.Struct, frozen=True):
     manifest: Manifest
     summary: Summary
     parts_written: int
-    changes: Changes  # of the shards since the last run
-    gone: int  # shards of the last run that are not there any more
+    base: Base
     kept: bytes  # the list of what stays for the next run; empty if nothing does
     kept_files: frozenset[str]
     phases: tuple[Phase, ...] = ()
 
 
+class _Results(NamedTuple):
+    """What the documents say, besides the parts."""
+
+    inputs: list[InputEntry]
+    summary: Summary
+    rejects: RejectsEntry | None
+
+
 def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Corpus:
     sorted_shards = sort_shards(shards, context, base)
     plan = plan_parts(context, sorted_shards, base)
-    pieces = sorted_shards.pieces()
-    order = [counts.piece.number for counts in pieces]
-    has_same_input = base.lines is not None and order == base.order
-    parts, census = make_parts(context, shards, sorted_shards, plan, has_same_input=has_same_input)
-    unchanged = {part.fingerprint for part in base.parts}
-    is_same = has_same_input and all(part.fingerprint in unchanged for part in parts)
-    if is_same and base.lines:
-        lines = base.lines
-        counts = PartCounts()
+    parts, census = make_parts(context, shards, sorted_shards, plan)
+    if base.is_same:
+        results = _last_results(context, base)
     else:
-        counts = _count_parts(context, parts, order)
-        lines = counts.lines
-    inputs = input_entries(shards, pieces, lines, sorted_shards.decompressed)
-    _check_line_counts(inputs, parts)
-    names = LineCounts.__struct_fields__
-    line_counts = LineCounts(
-        **{name: sum(getattr(entry, name) for entry in inputs) for name in names}
-    )
-    if is_same:
-        summary = Summary.from_json(b"".join(read_blocks(base.summary)))
-    else:
-        lines_read = count_lines(sorted_shards.results, context.engine)
-        for part in parts:
-            lines_read.codes.update(part.left_out)
-        summary = _summarize(context, line_counts, lines_read, counts, census)
-    _check_labels(context.options, summary)
-    left_out: list[str] = []
-    if context.options.leaves_out:
-        left_out = [f"{part.statistics_prefix}-left-out" for part in parts]
-    rejects = _write_rejects(
-        context, shards, sorted_shards, left_out, base, count=line_counts.rejected
-    )
+        results = _new_results(context, shards, sorted_shards, parts, census)
+    _check_labels(context.options, results.summary)
     numbered = number_parts(context, parts)
-    skipped = sorted_shards.skipped
-    old_marker = context.output.old_marker()
-    entries = _part_entries(context, numbered)
-    refused = _why_refused(summary.line_counts, context.options.gate, old_marker)
-    if context.options.check_secrets and not refused:
-        refused = _secrets(context, numbered, entries)
-    manifest = _write_documents(
-        context,
-        entries,
-        summary,
-        rejects=rejects.entry if rejects else None,
-        inputs=[entry for number, entry in enumerate(inputs) if number not in skipped],
-        skipped=[str(error) for _, error in sorted(skipped.items())],
-        trusted=taken_on_trust(shards),
-        refused=refused,
-    )
+    manifest = _write_documents(context, shards, sorted_shards, numbered, results)
     kept = b""
     kept_files = frozenset[str]()
     if context.options.incremental:
-        kept, kept_files = _keep_work(
-            context, shards, sorted_shards, parts,
-            numbered=numbered, lines=lines, summary=summary, rejects=rejects,
-        )  # fmt: skip
+        kept_parts = _keep_parts(context, parts, numbered)
+        kept, kept_files = _keep_work(context, shards, sorted_shards, kept_parts, results)
+    unchanged = {part.fingerprint for part in base.parts}
     written = sum(part.fingerprint not in unchanged for part in numbered)
-    return Corpus(manifest, summary, written, base.changes, len(base.paths_gone), kept, kept_files)
+    return Corpus(manifest, results.summary, written, base, kept, kept_files)
 
 
-def _count_parts(context: RunContext, parts: Sequence[Part], order: Sequence[int]) -> PartCounts:
-    """Add up the counts of all parts, given the numbers of pieces in the order of the input."""
-    positions = {number: position for position, number in enumerate(order)}
+def _last_results(context: RunContext, base: Base) -> _Results:
+    """The results of the last run, which had the same shards."""
+    rejects = base.rejects
+    if rejects:
+        path = context.output.reuse(rejects.file, context.output.named(*_REJECTS))
+        rejects = replace(rejects, file=base_name(path))
+    summary = Summary.from_json(b"".join(read_blocks(base.summary)))
+    return _Results(base.inputs, summary, rejects)
+
+
+def _new_results(
+    context: RunContext,
+    shards: Sequence[Shard],
+    sorted_shards: SortedShards,
+    parts: Sequence[Part],
+    census: Census,
+) -> _Results:
+    pieces = sorted_shards.pieces()
+    positions = {counts.piece.number: position for position, counts in enumerate(pieces)}
     prefixes = [part.statistics_prefix for part in parts]
-    return add_part_counts(prefixes, positions, context.output.working("order"), context.engine)
+    counts = add_part_counts(prefixes, positions, context.output.working("order"), context.engine)
+    inputs = input_entries(shards, pieces, counts.lines, sorted_shards.decompressed)
+    _check_line_counts(inputs, parts)
+    inputs = [entry for number, entry in enumerate(inputs) if number not in sorted_shards.skipped]
+    lines = count_lines(sorted_shards.results, context.engine)
+    for part in parts:
+        lines.codes.update(part.left_out)
+    summary = _summarize(context, inputs, lines, counts, census)
+    rejected = summary.line_counts.rejected
+    rejects = _write_rejects(context, shards, sorted_shards, parts, rejected)
+    return _Results(inputs, summary, rejects)
 
 
 def _check_labels(options: Options, summary: Summary) -> None:
@@ -171,37 +162,27 @@ def input_entries(
     """The line counts of each shard; `decompressed` has the shards that the driver read."""
     totals: list[Counter[str]] = [Counter() for _ in shards]
     repaired: list[Counter[str]] = [Counter() for _ in shards]
-    shard_of: dict[int, int] = {}  # by number of a piece
     for counts in pieces:
-        shard = shard_of[counts.piece.number] = counts.piece.shard
-        totals[shard].update(
+        number = counts.piece.number
+        totals[counts.piece.shard].update(
             text_bytes=counts.read.text_bytes,
             lines=counts.lines - counts.filtered,
+            kept=lines.kept[number],
+            duplicates=lines.duplicates[number],
+            rejected=counts.rejected + lines.left_out[number],
             blank=counts.blank,
-            rejected=counts.rejected,
             filtered=counts.filtered,
         )
-        repaired[shard].update(counts.repaired)
-    for shard, stats in decompressed.items():
-        totals[shard]["text_bytes"] = stats.text_bytes
-    for name, by_piece in (
-        ("kept", lines.kept),
-        ("duplicates", lines.duplicates),
-        ("rejected", lines.left_out),
-    ):
-        for number, count in by_piece.items():
-            if count:
-                totals[shard_of[number]][name] += count
+        repaired[counts.piece.shard].update(counts.repaired)
+    for number, stats in decompressed.items():
+        totals[number]["text_bytes"] = stats.text_bytes
     return [
         InputEntry(
             path=utf8(shard.path),
             format=shard.format.value if shard.format else "stream",
             bytes=shard.size,
-            **{
-                name: total[name]
-                for name in ("text_bytes", *LineCounts.__struct_fields__, "filtered")
-            },
             repaired=dict(sorted(repairs.items())),
+            **{name: total[name] for name in _COUNTED},
         )
         for shard, total, repairs in zip(shards, totals, repaired, strict=True)
     ]
@@ -234,11 +215,14 @@ def _bug(reason: str) -> FastrecError:
 
 def _summarize(
     context: RunContext,
-    line_counts: LineCounts,
+    inputs: Sequence[InputEntry],
     lines: LineStatistics,
     counts: PartCounts,
     census: Census,
 ) -> Summary:
+    line_counts = {
+        name: sum(getattr(entry, name) for entry in inputs) for name in LineCounts.__struct_fields__
+    }
     wrong_hashes = [
         HashExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
         for example in lines.wrong_hashes
@@ -253,7 +237,7 @@ def _summarize(
         context.notice(notice)
     return Summary(
         schema=context.target.name,
-        line_counts=line_counts,
+        line_counts=LineCounts(**line_counts),
         versions=sorted_counts(lines.versions),
         notes=sorted_counts(lines.notes),
         renamed={str(rule): lines.renamed[str(rule)] for rule in options.map} or msgspec.UNSET,
@@ -274,94 +258,63 @@ def _write_rejects(
     context: RunContext,
     shards: Sequence[Shard],
     sorted_shards: SortedShards,
-    left_out: Sequence[str],
-    base: Base,
-    *,
+    parts: Sequence[Part],
     count: int,
-) -> KeptRejects | None:
-    """Write the rejected lines, unless they are the same as those of the base."""
+) -> RejectsEntry | None:
     files = {
         number: result.rejects for result in sorted_shards.results for number in result.numbers
     }
-    names = [utf8(shard.path) for shard in shards]
     ranges = [
         RejectRange(files[counts.piece.number], *counts.rejects, *counts.piece.place, line_base)
         for counts, line_base in sorted_shards.with_line_bases()
-        if counts.rejects[1] > counts.rejects[0]
     ]
-    used = [(replace(piece, path=utf8(piece.path)), names[piece.shard]) for piece in ranges]
-    fingerprint = xxh3_128_hexdigest(msgspec.msgpack.encode((used, list(map(utf8, left_out)))))
-    name = context.output.named("rejects", ".jsonl.zst")
-    if base.rejects and base.rejects.fingerprint == fingerprint:
-        path = context.output.reuse(base.rejects.path, name)
-        entry = replace(base.rejects.entry, file=base_name(path))
-        return KeptRejects(fingerprint, path, entry)
-    path = context.output.staged(name)
-    written = write_rejects(path, ranges, left_out, names)
+    left_out: list[str] = []
+    if context.options.leaves_out:
+        left_out = [f"{part.statistics_prefix}-left-out" for part in parts]
+    name = context.output.named(*_REJECTS)
+    names = [utf8(shard.path) for shard in shards]
+    written = write_rejects(context.output.staged(name), ranges, left_out, names)
     if written is None:
         return None
-    entry = RejectsEntry(file=name, records=count, bytes=written.bytes, sha256=written.sha256)
-    return KeptRejects(fingerprint, path, entry)
+    return RejectsEntry(file=name, records=count, bytes=written.bytes, sha256=written.sha256)
 
 
 class _OldCorpus(msgspec.Struct):
     records: int
 
 
-def _why_refused(
-    counts: LineCounts, max_rejects: MaxRejects | None, old_manifest: bytes | None
-) -> str | None:
+def _why_refused(context: RunContext, parts: Sequence[PartFile], counts: LineCounts) -> str | None:
     """Why a corpus must not be published; None if it passes the gate."""
-    if max_rejects and not max_rejects.allows(counts):
+    most = context.options.gate
+    if most and not most.allows(counts):
         rejected = f"{counts.rejected:,} of {counted(counts.lines, 'line')}"
-        return f"{rejected} were rejected, and --max-rejects is {max_rejects}"
-    if counts.kept or old_manifest is None:
-        return None
-    try:
-        records = msgspec.json.decode(old_manifest, type=_OldCorpus).records
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return "it has no records, and would replace a corpus whose manifest cannot be read"
-    return f"it has no records, and would replace a corpus with {records:,}" if records else None
-
-
-def _secrets(
-    context: RunContext, parts: Sequence[Part], entries: Sequence[PartEntry]
-) -> str | None:
-    """Why a corpus must not be published: what looks like credentials in metadata."""
-    tasks = [
-        SecretsTask(PartFile(part.path, entry)) for part, entry in zip(parts, entries, strict=True)
-    ]
-    found = dict(context.engine.run(search_part, tasks))
-    fields = list_secrets(found[number] for number in range(len(tasks)))
-    return f"metadata have what looks like credentials: {'; '.join(fields)}" if fields else None
-
-
-def _part_entries(context: RunContext, parts: Sequence[Part]) -> list[PartEntry]:
-    return [
-        PartEntry(
-            file=base_name(part.path),
-            records=part.records,
-            first=key_entry(part.first, context.sort_fields),
-            last=key_entry(part.last, context.sort_fields),
-            columns=_side_file_entry(part.columns),
-            sources=_side_file_entry(part.sources) if part.sources else msgspec.UNSET,
-            **asdict(part.written),
-        )
-        for part in parts
-    ]
+        return f"{rejected} were rejected, and --max-rejects is {most}"
+    old_manifest = context.output.old_marker()
+    if not counts.kept and old_manifest is not None:
+        try:
+            records = msgspec.json.decode(old_manifest, type=_OldCorpus).records
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return "it has no records, and would replace a corpus whose manifest cannot be read"
+        if records:
+            return f"it has no records, and would replace a corpus with {records:,}"
+    if context.options.check_secrets:
+        found = dict(context.engine.run(search_part, map(ChosenTask, parts)))
+        if fields := list_secrets(found[number] for number in range(len(parts))):
+            return f"metadata have what looks like credentials: {'; '.join(fields)}"
+    return None
 
 
 def _write_documents(
     context: RunContext,
-    parts: list[PartEntry],
-    summary: Summary,
-    *,
-    rejects: RejectsEntry | None,
-    inputs: list[InputEntry],
-    skipped: list[str],
-    trusted: list[str],
-    refused: str | None,
+    shards: Sequence[Shard],
+    sorted_shards: SortedShards,
+    parts: Sequence[Part],
+    results: _Results,
 ) -> Manifest:
+    """Write the summary and the manifest; the manifest says whether the corpus is refused."""
+    inputs, summary, rejects = results
+    entries = [_part_entry(part, context.sort_fields) for part in parts]
+    files = [PartFile(part.path, entry) for part, entry in zip(parts, entries, strict=True)]
     summary_file = context.output.named("summary", ".json")
     manifest = Manifest(
         fastrec=__version__,
@@ -369,25 +322,39 @@ def _write_documents(
         options=context.options.recorded,
         sort_fields=context.sort_fields,
         records=summary.line_counts.kept,
-        text_bytes=sum(part.text_bytes for part in parts),
-        text_xxh3_128=tree_hash(part.text_xxh3_128 for part in parts),
-        parts=parts,
+        text_bytes=sum(part.text_bytes for part in entries),
+        text_xxh3_128=tree_hash(part.text_xxh3_128 for part in entries),
+        parts=entries,
         rejects=rejects,
         summary_file=summary_file,
         summary_sha256=context.output.write(summary_file, summary.json_pieces()),
         inputs=inputs,
         filtered=sum(entry.filtered for entry in inputs),
-        skipped=skipped,
-        trusted=trusted or msgspec.UNSET,
-        refused=refused,
+        skipped=[str(error) for _, error in sorted(sorted_shards.skipped.items())],
+        trusted=taken_on_trust(shards) or msgspec.UNSET,
+        refused=_why_refused(context, files, summary.line_counts),
     )
     context.output.write_marker(manifest.to_json())
     return manifest
 
 
-def _side_file_entry(file: SideFile | None) -> SideFileEntry:
-    assert file
-    return SideFileEntry(file=base_name(file.path), bytes=file.bytes, sha256=file.sha256)
+def _part_entry(part: Part, sort_fields: tuple[str, ...]) -> PartEntry:
+    columns, sources = (
+        SideFileEntry(file=base_name(file.path), bytes=file.size, sha256=file.hash)
+        if file
+        else msgspec.UNSET
+        for file in (part.columns, part.sources)
+    )
+    assert columns
+    return PartEntry(
+        file=base_name(part.path),
+        records=part.records,
+        first=key_entry(part.first, sort_fields),
+        last=key_entry(part.last, sort_fields),
+        columns=columns,
+        sources=sources,
+        **asdict(part.written),
+    )
 
 
 # What stays for the next run
@@ -397,47 +364,30 @@ def _keep_work(
     context: RunContext,
     shards: Sequence[Shard],
     sorted_shards: SortedShards,
-    parts: Sequence[Part],
-    *,
-    numbered: Sequence[Part],
-    lines: LinesByPiece,
-    summary: Summary,
-    rejects: KeptRejects | None,
+    parts: list[Part],
+    results: _Results,
 ) -> tuple[bytes, frozenset[str]]:
     """Describe the work in a document; return it, and the paths of all files to keep."""
     output = context.output
-    kept_parts = _keep_parts(context, parts, numbered)
-    # The old one stays until this work is kept.
-    summary_path = output.working(f"summary-{secrets.token_hex(8)}")
-    written = FileDigest(
-        summary_path, *write_blocks(summary_path, summary.json_pieces(), compressed=True)
-    )
+    night = secrets.token_hex(8)  # the files of the last run stay until this work is kept
+    path = output.working(f"summary-{night}")
+    pieces = results.summary.json_pieces()
+    summary = FileDigest(path, *write_blocks(path, pieces, compressed=True))
+    rejects = results.rejects
     if rejects:
-        rejects = replace(
-            rejects, path=output.keep(rejects.path, f"rejects-{rejects.fingerprint}.jsonl.zst")
-        )
-    numbers = [number for number in range(len(shards)) if number not in sorted_shards.skipped]
-    positions = {number: position for position, number in enumerate(numbers)}
-    tasks = [_kept_task(result, positions) for result in sorted_shards.results if result.pieces]
+        path = output.keep(output.staged(rejects.file), f"rejects-{night}.jsonl.zst")
+        rejects = replace(rejects, file=path)
+    tasks = [replace(result, runs=()) for result in sorted_shards.results if result.pieces]
     document = Kept(
         settings=context.journal.settings,
-        shards=_kept_shards(
-            [(number, shards[number]) for number in numbers], sorted_shards, context.started_at
-        ),
+        shards=_kept_shards(shards, sorted_shards, context.started_at),
         tasks=tasks,
-        decompressed={
-            positions[number]: stats
-            for number, stats in sorted_shards.decompressed.items()
-            if number in positions
-        },
-        parts=kept_parts,
-        lines=lines.packed(),
-        order=[counts.piece.number for counts in sorted_shards.pieces()],
-        summary=summary_path,
+        decompressed=sorted_shards.decompressed,
+        parts=parts,
+        inputs=results.inputs,
+        summary=summary.path,
         rejects=rejects,
-        files=_kept_files(context, tasks, kept_parts, written, rejects),
-        next_task=sorted_shards.next_task,
-        next_piece=sorted_shards.next_piece,
+        files=_kept_files(context, tasks, parts, summary, rejects),
     )
     try:
         return encoded_kept(document), frozenset(file.path for file in document.files)
@@ -472,35 +422,23 @@ def _keep_parts(context: RunContext, parts: Sequence[Part], numbered: Sequence[P
     return kept
 
 
-def _kept_task(result: SortResult, positions: Mapping[int, int]) -> SortResult:
-    pieces = (
-        replace(counts, piece=replace(counts.piece, shard=positions[counts.piece.shard]))
-        for counts in result.pieces
-    )
-    return replace(result, pieces=tuple(pieces), runs=())
-
-
 def _kept_shards(
-    shards: Sequence[tuple[int, Shard]], sorted_shards: SortedShards, read_at: int
+    shards: Sequence[Shard], sorted_shards: SortedShards, read_at: int
 ) -> list[KeptShard]:
-    """Describe shards, given with their numbers: the next run tells whether they changed."""
-    read = list(sorted_shards.decompressed.items())
-    read += [
-        (counts.piece.shard, counts.read)
-        for counts in sorted_shards.pieces()
-        if not counts.piece.temporary
-    ]
-    ranges: dict[int, list[tuple[int, int, str]]] = {}
-    for number, stats in read:
-        ranges.setdefault(number, []).append((stats.raw_start, stats.raw_bytes, stats.raw_hash))
+    """Describe shards: the next run tells whether they changed. A bad one matches no shard."""
+    ranges: defaultdict[int, list[tuple[int, int, str]]] = defaultdict(list)
+    pieces = (counts for counts in sorted_shards.pieces() if not counts.piece.temporary)
+    read = ((counts.piece.shard, counts.read) for counts in pieces)
+    for number, stats in (*sorted_shards.decompressed.items(), *read):
+        ranges[number].append((stats.raw_start, stats.raw_bytes, stats.raw_hash))
     return [
         KeptShard(
             path=shard.path,
-            signature=shard.signature,
+            signature="" if number in sorted_shards.skipped else shard.signature,
             certain=is_url(shard.path) or read_at - shard.version > _RECENT,
-            ranges=tuple(ranges.get(number, ())),
+            ranges=tuple(ranges[number]),
         )
-        for number, shard in shards
+        for number, shard in enumerate(shards)
     ]
 
 
@@ -509,20 +447,16 @@ def _kept_files(
     tasks: Sequence[SortResult],
     parts: Sequence[Part],
     summary: FileDigest,
-    rejects: KeptRejects | None,
+    rejects: RejectsEntry | None,
 ) -> list[KeptFile]:
     """Describe all files to keep; DamagedFileError if one is missing."""
-    files = [(file.path, file.hash) for task in tasks for file in task.files]
-    files += [entry for part in parts for entry in part.hashes.items()]
-    files.append((summary.path, summary.hash))
+    digests = [file for task in tasks for file in task.files]
+    digests += [file for part in parts for file in part.all_files]
+    files = {file.path: file.hash for file in (*digests, summary)}
     if rejects:
-        files.append((rejects.path, rejects.entry.sha256))
-    signatures = signatures_of(
-        [context.output.before_publishing(path) for path, _ in files], context.engine
-    )
-    if "" in signatures:
-        raise DamagedFileError(files[signatures.index("")][0], "it is missing")
-    return [
-        KeptFile(path, signature, hash_)
-        for (path, hash_), signature in zip(files, signatures, strict=True)
-    ]
+        files[rejects.file] = rejects.sha256
+    signatures = signatures_of(list(map(context.output.before_publishing, files)), context.engine)
+    for path, signature in zip(files, signatures, strict=True):
+        if not signature:
+            raise DamagedFileError(path, "it is missing")
+    return list(map(KeptFile, files, signatures, files.values()))

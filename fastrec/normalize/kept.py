@@ -18,16 +18,16 @@ gone. Its base (`Base`) is the last corpus without the records of shards that ar
 and changed shards are judged.
 """
 
+import contextlib
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from fastrec.corpus.manifest import RejectsEntry
+from fastrec.corpus.manifest import InputEntry, RejectsEntry
 from fastrec.corpus.output import NEXT
 from fastrec.engine.base import Engine
 from fastrec.errors import shown
@@ -39,7 +39,6 @@ from fastrec.sources.formats import Format, format_of_name
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.storage import hash_of_file, sha256_of_file, storage_of
-from fastrec.summary.part_statistics import LinesByPiece
 
 _FILES = 1_000  # files whose signatures one task asks for
 
@@ -59,12 +58,6 @@ class KeptFile(msgspec.Struct, frozen=True, array_like=True):
     hash: str  # 128-bit xxh3, or SHA-256 if it is longer
 
 
-class KeptRejects(msgspec.Struct, frozen=True):
-    fingerprint: str
-    path: str
-    entry: RejectsEntry
-
-
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, str]
     shards: list[KeptShard]
@@ -72,13 +65,15 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     # by position in `shards`: those that the driver decompressed
     decompressed: dict[int, ReadStats]
     parts: list[Part]
-    lines: list[Any]  # what became of the records of each piece, packed
-    order: list[int]  # the numbers of all pieces, in the order of the input
+    inputs: list[InputEntry]
     summary: str  # path of the summary
-    rejects: KeptRejects | None
+    rejects: RejectsEntry | None  # its file is a path
     files: list[KeptFile]
-    next_task: int
-    next_piece: int
+
+    @property
+    def next_piece(self) -> int:
+        """The first number that no piece has."""
+        return max((number + 1 for task in self.tasks for number in task.numbers), default=0)
 
 
 def encoded_kept(kept: Kept) -> bytes:
@@ -113,7 +108,8 @@ def recover_kept(path: str) -> Kept | str | None:
     )
     if is_in_place:
         storage.write_all(path, storage.read_all(next_path))
-    storage.remove(next_path)
+    with contextlib.suppress(FileNotFoundError):  # another error has hidden that there is none
+        storage.remove(next_path)
     return newer if is_in_place else read_kept(path)
 
 
@@ -340,20 +336,19 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     changes: Changes
     # of shards of the last run that are not there any more, under no other name
-    paths_gone: tuple[str, ...] = ()
+    paths_gone: frozenset[str] = frozenset()
     # of unchanged shards; their pieces have the shards of this run
     tasks: tuple[SortResult, ...] = ()
     gone: tuple[PieceCounts, ...] = ()  # pieces of shards that are gone or changed
     # Unchanged shards that the driver of an earlier run decompressed.
     decompressed: dict[int, ReadStats] = {}
     parts: tuple[Part, ...] = ()
-    lines: LinesByPiece | None = None
-    order: list[int] = []  # the numbers of all pieces, in the order that was applied to `lines`
+    is_same: bool = False  # whether the shards are those of the last run, in the same order
+    inputs: list[InputEntry] = []
     summary: str = ""  # path of the summary of the last run
-    rejects: KeptRejects | None = None
+    rejects: RejectsEntry | None = None
     # All kept files, which must stay until this run is complete.
     files: frozenset[str] = frozenset()
-    next_task: int = 0
     next_piece: int = 0
 
     @property
@@ -433,9 +428,7 @@ def find_base(
         # Files that this run does not use stay: if it is interrupted, a run like the last can still
         # use them.
         files = frozenset(file.path for file in kept.files)
-        return replace(
-            nothing, files=files, next_task=kept.next_task, next_piece=kept.next_piece
-        ), reason
+        return replace(nothing, files=files, next_piece=kept.next_piece), reason
     if damage := _why_damaged(kept, engine, by_content=check == "content"):
         return nothing, damage
     return _base_of(kept, shards, engine, by_content=check == "content"), ""
@@ -457,24 +450,24 @@ def _base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content:
                 left.append(replace(counts, piece=piece))
         if left:
             tasks.append(replace(task, pieces=tuple(left)))
-    paths = {shard.path for shard in shards}
+    paths = [shard.path for shard in shards]
+    gone_shards = [kept.shards[position] for position in changes.gone]
     return Base(
         changes=changes,
-        paths_gone=tuple(
-            path for at in changes.gone if (path := kept.shards[at].path) not in paths
-        ),
+        # Bad shards were not in the corpus. They have no ranges.
+        paths_gone=frozenset(shard.path for shard in gone_shards if shard.ranges).difference(paths),
         tasks=tuple(tasks),
         gone=tuple(gone),
         decompressed={
             numbers[at]: stats for at, stats in kept.decompressed.items() if at in numbers
         },
         parts=tuple(kept.parts),
-        lines=LinesByPiece.unpacked(kept.lines),
-        order=kept.order,
+        is_same=len(changes.unchanged) == len(shards)
+        and paths == [shard.path for shard in kept.shards],
+        inputs=kept.inputs,
         summary=kept.summary,
         rejects=kept.rejects,
         files=frozenset(file.path for file in kept.files),
-        next_task=kept.next_task,
         next_piece=kept.next_piece,
     )
 

@@ -54,20 +54,18 @@ def make_parts(
     shards: Sequence[Shard],
     sorted_shards: SortedShards,
     plan: Plan,
-    *,
-    has_same_input: bool = False,
 ) -> tuple[list[Part], Census]:
     """Make all parts that are planned, and count the census.
 
-    If input and parts are the same as in the last run, its summary is still true, and the census is
-    not needed.
+    If all shards are those of the last run, all parts are, and the census is not needed.
     """
     locations, path, names = _write_locations(context, shards, sorted_shards)
     copies = _find_copies(context, shards, sorted_shards, plan)
     context.progress.start("merge", sum(run.data_bytes for run in plan.runs))
-    parts, census = _PartsMaker(
-        context, plan, path, locations, names, has_same_input, copies
-    ).make()
+    if plan.base.is_same:
+        parts, census = plan.unchanged, Census()
+    else:
+        parts, census = _PartsMaker(context, plan, path, locations, names, copies).make()
     with_sources = _complete_sources(context, parts, plan.base.parts, path)
     context.progress.finish()
     return with_sources, census
@@ -159,7 +157,7 @@ def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
     parts = [part for part in parts if part.records]
     storage = storage_of(context.output.staged(""))
     staged = {path for path in context.output.staged_files() if base_name(path).startswith("part-")}
-    wanted = {path for part in parts for path in part.published}
+    wanted = {file.path for part in parts for file in part.made}
     for path in staged - wanted:
         context.output.check()
         storage.remove(path)
@@ -193,7 +191,6 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     _locations_path: str
     _locations: Locations
     _names: str  # fingerprint of all locations
-    _has_same_input: bool
     # by number of a part, a file that probably has the same text, and its hash
     _copies: dict[int, tuple[Shard, str]]
 
@@ -221,13 +218,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             path = context.output.working("repeats")
             rejects_conflicts = settings.conflicts == "reject"
             rule = RepeatsRule(context.sort_fields, settings.repeats, rejects_conflicts, path)
-        unchanged = {part.fingerprint for part in self._plan.base.parts}
-        is_same = self._has_same_input and all(
-            part.fingerprint in unchanged for part in parts.values()
-        )
-        census = Census()
-        if not is_same or rule:
-            parts, census = self._count_census(parts, rule)
+        parts, census = self._count_census(parts, rule)
         census.same_run = same_run
         if rule:
             superseded = {
@@ -383,8 +374,8 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         return sum(piece.data_end - piece.data_start for piece in self._plan.slices(number))
 
     def _sync(self, part: Part) -> None:
-        for path in {part.path, *part.published}:
-            self._context.output.sync(path)
+        for file in part.made:
+            self._context.output.sync(file.path)
 
     def _held(self, part: Part) -> Part:
         return part if self._context.options.incremental else replace(part, files=())

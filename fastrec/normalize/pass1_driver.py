@@ -259,8 +259,6 @@ class SortedShards(msgspec.Struct, frozen=True):
     removed: dict[str, tuple[int, ...]]
     decompressed: dict[int, ReadStats]  # shards that the driver decompressed
     sample: RegionSample  # of the keys of all runs
-    next_task: int
-    next_piece: int
 
     def pieces(self) -> list[PieceCounts]:
         """All pieces in the order of shards, and within each shard."""
@@ -311,7 +309,6 @@ class _Pass1:
         reusable = find_reusable(
             self._context.journal.entries, self._tasks.slices(), self._context.engine
         )
-        reusable.next_task = max(reusable.next_task, self._base.next_task)
         reusable.next_piece = max(reusable.next_piece, self._base.next_piece)
         found = len(reusable.tasks) + len(reusable.chunks)
         self._sweep(reusable.files(), found)
@@ -344,10 +341,12 @@ class _Pass1:
             merged=tuple(reusable.merged),
             skipped=bad,
             removed=removed,
-            decompressed=self._base.decompressed | self._tasks.decompressed,
+            decompressed={
+                shard: stats
+                for shard, stats in (self._base.decompressed | self._tasks.decompressed).items()
+                if shard not in bad
+            },
             sample=self._sample,
-            next_task=self._tasks.next_task,
-            next_piece=self._tasks.next_piece,
         )
 
     @property
@@ -422,7 +421,7 @@ class _Pass1:
         context = self._context
         entries = context.journal.take()
         parts = [entry for entry in entries if isinstance(entry, Part)]
-        kept = {path for part in parts for path in (part.path, *part.hashes)}
+        kept = {file.path for part in parts for file in (*part.made, *part.files)}
         kept.update(context.journal.files)
         context.output.sweep(reusable | kept | self._base.files | context.streams.files())
         if count and context.is_first:  # a further attempt reuses what the run itself has finished

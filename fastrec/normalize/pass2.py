@@ -45,7 +45,7 @@ from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import Finding
 from fastrec.normalize.options import Choice
 from fastrec.normalize.pass1 import release_buffer
-from fastrec.normalize.results import Excluded, Part, PartSources, SideFile
+from fastrec.normalize.results import Excluded, Part, PartSources
 from fastrec.sorting.cuts import BorderSizes, write_borders
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather
@@ -305,11 +305,11 @@ class _PartWriter(_Step):
             columns=self._write_columns() if outcomes else None,
         )
 
-    def _write_columns(self) -> SideFile:
+    def _write_columns(self) -> FileDigest:
         """Write the columns of a part; those of a part that is copied unread are copied, too."""
         path = columns_path(self._task.path)
         if self._columns:
-            return SideFile(path, *self._columns.write(path, self._written.text_xxh3_128))
+            return FileDigest(path, *self._columns.write(path, self._written.text_xxh3_128))
         assert self._task.copied
         original, listed = listed_columns(self._task.copied[0])
         storage_of(path).copy(original, path)
@@ -318,7 +318,7 @@ class _PartWriter(_Step):
                 original,
                 "is damaged: `fastrec verify` lists everything that is wrong with a corpus",
             )
-        return SideFile(path, listed.bytes, listed.sha256)
+        return FileDigest(path, listed.bytes, listed.sha256)
 
 
 def _with_file(part: Part, file: FileDigest) -> Part:

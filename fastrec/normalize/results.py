@@ -122,16 +122,8 @@ class Excluded(msgspec.Struct, frozen=True):
     index_bytes: int
 
 
-class SideFile(msgspec.Struct, frozen=True):
-    """A file beside a part, such as its columns."""
-
-    path: str  # before it is published
-    bytes: int
-    sha256: str
-
-
-class PartSources(SideFile, frozen=True):
-    """The file of the sources of a part."""
+class PartSources(FileDigest, frozen=True, array_like=True):
+    """The file of the sources of a part, with its SHA-256."""
 
     names: str  # fingerprint of the names and the order of the pieces of input of the part
 
@@ -159,28 +151,23 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     # are none, or if work is not kept.
     excluded: Excluded | None = None
     border: bytes = b""  # the first border of its range, if work is kept
-    columns: SideFile | None = None  # None if it has no records
+    columns: FileDigest | None = None  # with SHA-256; None if it has no records
     sources: PartSources | None = None
     # If work is kept, for the first part of a group: the census of all parts of the group
     # (`parts._groups`).
     census: FileDigest | None = None
 
     @property
-    def side_files(self) -> list[SideFile]:
-        """The files beside it, which are published with it."""
-        return [file for file in (self.columns, self.sources) if file]
+    def made(self) -> list[FileDigest]:
+        """The part and the files beside it, with their SHA-256."""
+        own = FileDigest(self.path, self.written.bytes, self.written.sha256)
+        return [file for file in (own, self.columns, self.sources) if file]
 
     @property
-    def published(self) -> dict[str, str]:
-        """The paths of what is published of it, with their SHA-256."""
-        beside = {file.path: file.sha256 for file in self.side_files}
-        return {self.path: self.written.sha256, **beside} if self.records else {}
-
-    @property
-    def hashes(self) -> dict[str, str]:
-        """The paths of all of its files, with their hashes."""
-        files = (*self.files, self.census)
-        return self.published | {file.path: file.hash for file in files if file}
+    def all_files(self) -> list[FileDigest]:
+        """All files that the next run needs of it. A part without records is not published."""
+        files = (*(self.made if self.records else ()), *self.files, self.census)
+        return [file for file in files if file]
 
     def at(self, path: str, columns: str, sources: str) -> Part:
         """The same part with its files at other paths."""

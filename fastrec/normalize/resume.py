@@ -334,14 +334,11 @@ def _take_part(claim: tuple[str, Part]) -> bool:
     The other run may still be alive, so the copy is checked, not the original.
     """
     path, part = claim
-    files = [(part.path, path, part.written.bytes, part.written.sha256)]
-    for file, moved in zip(part.side_files, _moved(part, path).side_files, strict=True):
-        files.append((file.path, moved.path, file.bytes, file.sha256))
     try:
-        for old, new, size, digest in files:
+        for old, new in zip(part.made, _moved(part, path).made, strict=True):
             if old != new:
-                storage_of(new).copy(old, new)
-            if sha256_of_file(new) != (size, digest):
+                storage_of(new.path).copy(old.path, new.path)
+            if sha256_of_file(new.path) != (new.size, new.hash):
                 return False
     except OSError:
         return False

@@ -195,7 +195,8 @@ def run(
                 opened.kept = frozenset(file.path for file in files)
     seconds = time.perf_counter() - started
     driver = Phase("driver", seconds=seconds - sum(phase.seconds for phase in corpus.phases))
-    changes = corpus.changes
+    base = corpus.base
+    changes = base.changes
     return NormalizeResult(
         output=utf8(opened.refused if manifest.refused else target),
         refused=manifest.refused,
@@ -207,7 +208,7 @@ def run(
         unchanged=len(changes.unchanged),
         new=len(changes.new),
         changed=len(changes.changed),
-        gone=corpus.gone,
+        gone=len(base.paths_gone),
         input_bytes=sum(shard.size for shard in shards),
         text_bytes=sum(entry.text_bytes for entry in manifest.inputs),
         filtered=manifest.filtered,

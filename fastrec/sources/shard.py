@@ -116,7 +116,7 @@ class Shard(msgspec.Struct, frozen=True):
 
     @property
     def signature(self) -> str:
-        """The signature of the file as it was found, as in `Storage.signature`.
+        """The signature of the file as it was found, as in `LocalStorage.signature`.
 
         Empty for a stream.
         """

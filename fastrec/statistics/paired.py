@@ -183,17 +183,11 @@ def _mean(values: Iterable[tuple[Any, int]], questions: int, *, graded: bool) ->
 
     A score is the double that it is, as in a summary, so that the mean is the same.
     """
-    ratios = [
-        (*(value if graded else _exact(value, graded=False)).as_integer_ratio(), number)
-        for value, number in values
-    ]
-    common = math.lcm(
-        *{denominator for _, denominator, _ in ratios}
-    )  # adding up fractions would take longer
     total = sum(
-        numerator * (common // denominator) * number for numerator, denominator, number in ratios
+        (Fraction(value) if graded else _exact(value, graded=False)) * number
+        for value, number in values
     )
-    return to_double(Fraction(total, common * questions))
+    return to_double(Fraction(total) / questions)
 
 
 def _exact(value: float | Fraction, *, graded: bool) -> Fraction:

@@ -306,17 +306,17 @@ def rank_ranges(better: Bools) -> list[tuple[int, int]]:
 
 def count_wins(values: Array) -> Array:
     """How many other models each one is ahead of, in each row; a tie counts as half."""
-    models = values.shape[1]
     order = np.argsort(values, axis=1)
     ordered = np.take_along_axis(values, order, axis=1)
-    differs = ordered[:, 1:] != ordered[:, :-1]
-    first = np.zeros(values.shape, dtype=np.int64)  # the place of the first with the same value
-    first[:, 1:] = np.maximum.accumulate(np.where(differs, np.arange(1, models), 0), axis=1)
-    last = np.full(values.shape, models - 1)  # the place of the last one
-    last[:, :-1] = np.minimum.accumulate(
-        np.where(differs, np.arange(models - 1), models - 1)[:, ::-1], axis=1
-    )[:, ::-1]
+    last = values.shape[1] - 1 - _first_equal(ordered[:, ::-1])[:, ::-1]
     wins = np.empty_like(values)
-    np.put_along_axis(wins, order, (first + last) / 2, axis=1)
+    np.put_along_axis(wins, order, (_first_equal(ordered) + last) / 2, axis=1)
     wins[np.isnan(values)] = -0.5  # ahead of none
     return wins
+
+
+def _first_equal(ordered: Array) -> Any:
+    """The place of the first value of a row that equals the one at each place."""
+    places = np.broadcast_to(np.arange(ordered.shape[1]), ordered.shape).copy()
+    places[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = 0
+    return np.maximum.accumulate(places, axis=1)

@@ -4,19 +4,23 @@ A path is a string; one with `://` in it is a URL. An object store has no direct
 an object appears as a whole when its writer is finished, or not at all.
 """
 
+from __future__ import annotations
+
 from hashlib import sha256
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from xxhash import xxh3_64_intdigest, xxh3_128
 
 from fastrec.errors import CorpusError, naming
-from fastrec.storage.base import Storage
-from fastrec.storage.local import LOCAL
+from fastrec.storage.local import LOCAL, LocalStorage
+
+if TYPE_CHECKING:
+    from fastrec.storage.object_store import ObjectStore
 
 
-def storage_of(path: str) -> Storage:
+def storage_of(path: str) -> LocalStorage | ObjectStore:
     if not is_url(path):
         return LOCAL
     from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415 - only URLs need it

@@ -1,4 +1,4 @@
-"""The interface of a storage, and of the files in it."""
+"""The interface of files in a storage."""
 
 import errno
 import io
@@ -9,8 +9,12 @@ class EndsEarlyError(OSError):
     """A file ends before all wanted bytes are read."""
 
 
-def ends_early(path: str, end: int, wanted: int) -> EndsEarlyError:
-    return EndsEarlyError(errno.EIO, f"it ends at byte {end:,}, before byte {wanted:,}", path)
+def check_size(path: str, data: bytes, size: int, offset: int) -> bytes:
+    """Return what was read from `offset`; EndsEarlyError if it is less than `size` bytes."""
+    if len(data) < size:
+        message = f"it ends at byte {offset + len(data):,}, before byte {offset + size:,}"
+        raise EndsEarlyError(errno.EIO, message, path)
+    return data
 
 
 class Reader(Protocol):
@@ -64,11 +68,11 @@ class ReaderFile(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._reader.size}[whence]
-        if base + offset < 0:
+        at = offset + (0, self._at, self._reader.size)[whence]
+        if at < 0:
             raise OSError("a file has no place before its start")
-        self._at = base + offset
-        return self._at
+        self._at = at
+        return at
 
     def readinto(self, buffer: Any, /) -> int:
         data = read_at(self._reader, len(buffer), self._at)
@@ -104,80 +108,3 @@ class NewFile(Protocol):
                 self.finish()
         finally:
             self.give_up()
-
-
-class Storage(Protocol):
-    """A place that holds files: the local file system, or an object store.
-
-    Work files are readable by this user only and are not synced: the next run checks them before it
-    uses them.
-    """
-
-    def canonical(self, path: str) -> str:
-        """Find the one name that all spellings of a path have in common."""
-
-    def leaves(self, directory: str, path: str) -> bool:  # noqa: ARG002 - only local files can
-        """Whether a file in a directory is a link to something outside of it.
-
-        Object stores have no links.
-        """
-        return False
-
-    def exists(self, path: str) -> bool: ...
-
-    def is_directory(self, path: str) -> bool: ...
-
-    def size_of(self, path: str) -> int: ...
-
-    def signature(self, path: str) -> str:
-        """Return a string that changes when a file does, made without reading it.
-
-        OSError if there is no such file.
-
-        It has the size, and the modification time and inode, or a hash of the ETag. A store that
-        tells no version of an object gives `-0` after the size: then only the content tells whether
-        it changed.
-        """
-
-    def files_in(self, directory: str) -> list[str]:
-        """List the entries of a directory, sorted; in an object store, all objects below it."""
-
-    def open_reader(self, path: str) -> Reader:
-        """Open a regular file.
-
-        OSError if it is something else, such as a FIFO, without waiting for it.
-        """
-
-    def read_all(self, path: str) -> bytes:
-        """Read a small regular file as a whole."""
-
-    def read_range(self, path: str, size: int, offset: int) -> bytes:
-        """Read exactly `size` bytes from `offset`; OSError if the file ends before."""
-
-    def create(self, path: str, *, for_work: bool = False, synced: bool = True) -> NewFile:
-        """Start a new file: one to be published, or a work file.
-
-        The first is synced when it is finished, or by `sync`.
-        """
-
-    def sync(self, path: str) -> None:  # noqa: ARG002 - only local files need it
-        """Wait until a file is on disk; object stores have it when it is finished."""
-        return
-
-    def advise(self, path: str, size: int, offset: int, *, needed: bool) -> None:  # noqa: ARG002 - of local files
-        """Have a range of a file read into the page cache, or drop it from there."""
-        return
-
-    def write_all(self, path: str, data: bytes) -> None:
-        """Write a small file and sync it."""
-
-    def copy(self, path: str, new_path: str) -> None: ...
-
-    def make_directory(self, directory: str) -> None:  # noqa: ARG002 - only local files need it
-        """Create a directory for this user only, unless it exists; object stores need none."""
-        return
-
-    def remove(self, *paths: str) -> None: ...
-
-    def remove_all(self, directory: str) -> None:
-        """Remove a directory with all its files, as far as that is possible."""

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fastrec.errors import UsageError, naming, shown
-from fastrec.storage.base import NewFile, Reader, ends_early
+from fastrec.storage.base import NewFile, Reader, check_size, read_at
 
 _PRIVATE = 0o600
+_READ_ONLY = os.O_RDONLY | os.O_CLOEXEC
 _COPY_BYTES = 1 << 20
 # Another file system, one without hard links, too many of them, or a rule of the system; a copy
 # may still work.
@@ -42,7 +43,6 @@ class _NewLocalFile(NewFile):
         self._file = open(  # noqa: SIM115
             self._temporary, "wb", opener=partial(os.open, mode=_PRIVATE) if for_work else None
         )
-        self._is_finished = False
 
     def write(self, data: Any, /) -> int:
         with naming(self._temporary):
@@ -62,14 +62,12 @@ class _NewLocalFile(NewFile):
                 os.fsync(self._file.fileno())
             self._file.close()
             os.replace(self._temporary, self._path)  # noqa: PTH105
-        self._is_finished = True
 
     def give_up(self) -> None:
-        if not self._is_finished:
-            with contextlib.suppress(OSError):
-                self._file.close()
-            with contextlib.suppress(OSError):
-                os.unlink(self._temporary)  # noqa: PTH108
+        with contextlib.suppress(OSError):
+            self._file.close()
+        with contextlib.suppress(OSError):  # there is none if the file is finished
+            os.unlink(self._temporary)  # noqa: PTH108
 
 
 _KINDS = {
@@ -83,12 +81,10 @@ _KINDS = {
 
 def why_irregular(status: os.stat_result) -> str | None:
     """What a file is instead of a regular file; None if it is one."""
-    kind = stat.S_IFMT(status.st_mode)
-    return (
-        None
-        if kind == stat.S_IFREG
-        else f"is {_KINDS.get(kind, 'something else')}, not a regular file"
-    )
+    if stat.S_ISREG(status.st_mode):
+        return None
+    kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+    return f"is {kind}, not a regular file"
 
 
 def _open_regular(path: str) -> int:
@@ -97,7 +93,7 @@ def _open_regular(path: str) -> int:
     Anything else is refused at once: a FIFO would wait for a writer, a device may never end.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, _READ_ONLY | os.O_NONBLOCK)
     except OSError as exc:
         if exc.errno != errno.ENXIO:  # a socket, or a device that is not there
             raise
@@ -115,9 +111,7 @@ class _LocalReader(Reader):
 
         A FIFO may wait for a writer.
         """
-        self._descriptor = (
-            os.open(path, os.O_RDONLY | os.O_CLOEXEC) if stream else _open_regular(path)
-        )
+        self._descriptor = os.open(path, _READ_ONLY) if stream else _open_regular(path)
         status = os.fstat(self._descriptor)
         self.size = status.st_size
         self.version = status.st_mtime_ns
@@ -132,12 +126,8 @@ class _LocalReader(Reader):
         os.lseek(self._descriptor, offset, os.SEEK_SET)
 
     def advise(self, size: int, offset: int, *, needed: bool) -> None:
-        os.posix_fadvise(
-            self._descriptor,
-            offset,
-            size,
-            os.POSIX_FADV_WILLNEED if needed else os.POSIX_FADV_DONTNEED,
-        )
+        advice = os.POSIX_FADV_WILLNEED if needed else os.POSIX_FADV_DONTNEED
+        os.posix_fadvise(self._descriptor, offset, size, advice)
 
     def has_changed(self) -> bool:
         status = os.fstat(self._descriptor)
@@ -175,6 +165,12 @@ class LocalLog:
 
 
 class LocalStorage:
+    """The local file system; `ObjectStore` has the same methods.
+
+    Work files are readable by this user only and are not synced: the next run checks them before it
+    uses them.
+    """
+
     exists = staticmethod(os.path.exists)
     is_directory = staticmethod(os.path.isdir)
     open_reader = _LocalReader
@@ -182,56 +178,62 @@ class LocalStorage:
     open_log = LocalLog
 
     def canonical(self, path: str) -> str:
+        """Find the one name that all spellings of a path have in common."""
         return os.path.realpath(path)
 
     def leaves(self, directory: str, path: str) -> bool:
-        real = os.path.realpath(directory)
-        return os.path.islink(path) and not os.path.realpath(path).startswith(  # noqa: PTH114
-            f"{real.rstrip('/')}/"
-        )
+        """Whether a file in a directory is a link to something outside of it."""
+        inside = os.path.join(os.path.realpath(directory), "")  # noqa: PTH118
+        return os.path.islink(path) and not os.path.realpath(path).startswith(inside)  # noqa: PTH114
 
     def size_of(self, path: str) -> int:
         return os.stat(path).st_size  # noqa: PTH116
 
     def signature(self, path: str) -> str:
+        """Return a string that changes when a file does, made without reading it.
+
+        OSError if there is no such file.
+
+        It has the size, and the modification time and inode, or a hash of the ETag. A store that
+        tells no version of an object gives `-0` after the size: then only the content tells whether
+        it changed.
+        """
         status = os.stat(path)  # noqa: PTH116
         return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
 
     def files_in(self, directory: str) -> list[str]:
+        """List the entries of a directory, sorted; in an object store, all objects below it."""
         before = directory.rstrip("/")
         return sorted(f"{before}/{name}" for name in os.listdir(directory))  # noqa: PTH208
 
     def read_all(self, path: str) -> bytes:
+        """Read a small regular file as a whole."""
         with naming(path), open(_open_regular(path), "rb") as file:
             return file.read()
 
     def read_range(self, path: str, size: int, offset: int) -> bytes:
-        with (
-            naming(path),
-            self.open_reader(path) as file,
-        ):  # a file object would take twice as long to open
-            data = b""
-            while len(data) < size:
-                more = file.pread(size - len(data), offset + len(data))
-                if not more:
-                    raise ends_early(path, offset + len(data), offset + size)
-                data += more
-            return data
+        """Read exactly `size` bytes from `offset`; OSError if the file ends before."""
+        # A file object would take twice as long to open.
+        with naming(path), self.open_reader(path) as file:
+            return check_size(path, read_at(file, size, offset), size, offset)
 
     def sync(self, path: str) -> None:
+        """Wait until a file is on disk; object stores have it when it is finished."""
         with naming(path):
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(path, _READ_ONLY)
             try:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
 
     def advise(self, path: str, size: int, offset: int, *, needed: bool) -> None:
+        """Have a range of a file read into the page cache, or drop it from there."""
         if hasattr(os, "posix_fadvise"):  # macOS has none
             with contextlib.suppress(OSError), self.open_reader(path) as file:
                 file.advise(size, offset, needed=needed)
 
     def write_all(self, path: str, data: bytes) -> None:
+        """Write a small file and sync it."""
         with self.create(path) as file:
             file.write(data)
 
@@ -259,6 +261,7 @@ class LocalStorage:
         return True
 
     def make_directory(self, directory: str) -> None:
+        """Create a directory for this user only, unless it exists; object stores need none."""
         os.makedirs(directory, exist_ok=True, mode=0o700)  # noqa: PTH103
         os.chmod(directory, 0o700)  # noqa: PTH101
 
@@ -270,6 +273,7 @@ class LocalStorage:
                 os.unlink(path)  # noqa: PTH108
 
     def remove_all(self, directory: str) -> None:
+        """Remove a directory with all its files, as far as that is possible."""
         import shutil  # noqa: PLC0415 - a command that only reads does not need it
 
         # rmtree does not ignore an error from closing a directory

@@ -22,7 +22,7 @@ from xxhash import xxh3_64_intdigest
 
 from fastrec.errors import FastrecError, UsageError, without_secrets
 from fastrec.limits import current_limits
-from fastrec.storage.base import NewFile, Reader, Storage, ends_early
+from fastrec.storage.base import NewFile, Reader, check_size
 
 _TIMES = ("LastModified", "last_modified", "updated", "mtime")
 _VERSIONS = ("ETag", "etag", "blob_id", "md5Hash", "crc32c", *_TIMES)
@@ -39,15 +39,14 @@ class FoundObject(NamedTuple):
 def found_object(path: str, details: dict[str, Any]) -> FoundObject:
     if details.get("size") is None:  # without it, a truncated answer would not be noticed
         raise OSError(errno.ENOTSUP, "the server does not tell its size: download it first", path)
-    name = next((name for name in _VERSIONS if details.get(name)), "")
-    if not name:
+    name = next(filter(details.get, _VERSIONS), None)
+    if name is None:
         return FoundObject(path, details["size"], 0)
     version = str(details[name])
     if name in _TIMES or path.startswith(("http:", "https:")):  # says nothing about other objects
         version += f" {path}"
-    return FoundObject(
-        path, details["size"], xxh3_64_intdigest(version.encode(errors="surrogatepass")) >> 1
-    )
+    fingerprint = xxh3_64_intdigest(version.encode(errors="surrogatepass"))
+    return FoundObject(path, details["size"], fingerprint >> 1)
 
 
 _PACKAGES = {
@@ -185,16 +184,15 @@ class _NewObject(NewFile):
             self._file = None
 
 
-class ObjectStore(Storage):
+class ObjectStore:
     """All stores that fsspec knows; it remembers which of them do not answer.
 
-    `Storage` describes the methods.
+    `LocalStorage` describes the methods.
     """
 
     def __init__(self) -> None:
-        self._silent: dict[
-            str, float
-        ] = {}  # the time until which a bucket or host is not asked again
+        # The time until which a bucket or host is not asked again.
+        self._silent: dict[str, float] = {}
 
     @contextlib.contextmanager
     def asking(self, path: str) -> Iterator[tuple[Any, str]]:
@@ -222,10 +220,9 @@ class ObjectStore(Storage):
         except Exception as exc:
             if time.monotonic() - started > current_limits().store_slow_seconds:
                 self._silent[store] = time.monotonic() + current_limits().store_rest_seconds
-            number = errno.EIO
+            number = getattr(exc, "errno", None) or errno.EIO
             message = f"{type(exc).__name__}: {exc}"
             if isinstance(exc, OSError):
-                number = exc.errno or errno.EIO
                 message = (exc.errno and exc.strerror) or str(exc) or type(exc).__name__
             raise OSError(number, without_secrets(message, path), path) from exc
 
@@ -257,6 +254,18 @@ class ObjectStore(Storage):
         # Simple web servers send all of it.
         return data if len(data) <= size else data[offset : offset + size]
 
+    def leaves(self, _directory: str, _path: str) -> bool:
+        return False  # stores have no links
+
+    def sync(self, path: str) -> None:
+        """Do nothing: a finished object is stored."""
+
+    def advise(self, path: str, size: int, offset: int, *, needed: bool) -> None:
+        """Do nothing: stores have no page cache."""
+
+    def make_directory(self, directory: str) -> None:
+        """Do nothing: stores have no directories."""
+
     def canonical(self, path: str) -> str:
         return str(self._call(path, "unstrip_protocol"))
 
@@ -282,9 +291,11 @@ class ObjectStore(Storage):
             details = fs.find(name, detail=True)
             start = len(name.rstrip("/"))
             before = directory.rstrip("/")
-            # A name with a slash at its end is an empty object that shows a folder.
-            paths = [path for path in sorted(details) if not path.endswith("/")]
-            return [self._listed(before + path[start:], details[path]) for path in paths]
+            return [
+                self._listed(before + path[start:], details[path])
+                for path in sorted(details)
+                if not path.endswith("/")  # an empty object that shows a folder
+            ]
 
     def glob(self, pattern: str) -> list[tuple[str, FoundObject | None]]:
         """List what matches, sorted: paths with their objects, None for directories.
@@ -323,10 +334,7 @@ class ObjectStore(Storage):
         return bytes(self._call(path, "cat_file"))
 
     def read_range(self, path: str, size: int, offset: int) -> bytes:
-        data = self.read_some(path, size, offset)
-        if len(data) < size:
-            raise ends_early(path, offset + len(data), offset + size)
-        return data
+        return check_size(path, self.read_some(path, size, offset), size, offset)
 
     def create(self, path: str, *, for_work: bool = False, synced: bool = True) -> NewFile:  # noqa: ARG002 - all alike
         return _NewObject(self, path)
@@ -345,14 +353,14 @@ class ObjectStore(Storage):
         if not paths:
             return
         with self.asking(paths[0]) as (fs, _):
-            names = _names(fs, paths)
+            names = set(_names(fs, paths))
             # A request for many removes what they match as globs, which may belong to somebody
             # else.
-            plain = [name for name in names if not any(char in name for char in "*?[")]
-            if plain:
-                with contextlib.suppress(FileNotFoundError):
-                    fs.rm(plain)
-            for name in set(names).difference(plain):
+            plain = {name for name in names if not set("*?[") & set(name)}
+            with contextlib.suppress(FileNotFoundError):
+                if plain:
+                    fs.rm(list(plain))
+            for name in names - plain:
                 with contextlib.suppress(FileNotFoundError):
                     fs.rm_file(name)
 

@@ -82,11 +82,10 @@ class SharedObject:
         try:
             self._version = self._write(data)
         except OSError:
-            try:
-                found, version = self._look()
-            except OSError:
-                found = version = None
-            if found != data:
+            content = version = None
+            with contextlib.suppress(OSError):
+                content, version = self._look()
+            if content != data:
                 raise
             self._version = version
         self._content = data
@@ -117,13 +116,8 @@ class SharedObject:
                 fs.rm_file(name)
             else:
                 bucket, _, key = name.partition("/")
-                fs.call_s3(
-                    "delete_object",
-                    Bucket=bucket,
-                    Key=key,
-                    IfMatch=version,
-                    **self._client.time_limit(fs),
-                )
+                named = {"Bucket": bucket, "Key": key, "IfMatch": version}
+                fs.call_s3("delete_object", **named, **self._client.time_limit(fs))
 
     def is_conditional(self) -> bool:
         """Whether the store refuses a request whose condition does not hold.
@@ -157,10 +151,9 @@ class SharedObject:
             options = self._client.time_limit(fs)
             if not self._supported or (self._content is not None and version is None):
                 raise _UnsupportedError
-            if version is not None:
-                return _version_in(fs.pipe_file(name, data, IfMatch=version, **options))
+            condition = {"mode": "create"} if version is None else {"IfMatch": version}
             try:
-                return _version_in(fs.pipe_file(name, data, mode="create", **options))
+                return _version_in(fs.pipe_file(name, data, **condition, **options))
             except (TypeError, ValueError) as exc:
                 if "mode" not in str(exc):
                     raise
@@ -174,11 +167,9 @@ class SharedObject:
         Tell the reasons apart for which a request is refused.
         """
         refusal: type[Exception] | None = None
-        with self._client.asking(self._path) as found:
+        with self._client.asking(self._path) as named:
             try:
-                yield found
-            except _UnsupportedError:
-                refusal = _UnsupportedError
+                yield named
             except Exception as exc:
                 refusal = _refusal(exc)
                 if refusal is None:
@@ -200,6 +191,8 @@ def _refusal(exc: Exception) -> type[Exception] | None:
 
     s3fs makes a plain OSError of most of them, with the answer of the store as its cause.
     """
+    if isinstance(exc, _UnsupportedError):
+        return _UnsupportedError
     answer = getattr(exc, "response", None) or getattr(exc.__cause__, "response", None)
     answer = answer if isinstance(answer, dict) else {}
     code = str(answer.get("Error", {}).get("Code", ""))

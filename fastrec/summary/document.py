@@ -433,6 +433,25 @@ class Summary(Tabular, kw_only=True):
         return msgspec.json.decode(data, type=cls)
 
 
+# An evaluation_name, a metric and a model_id.
+ModelName = tuple[str, str | None, str]
+
+
+def scope_order(scope: tuple[str, str | None]) -> tuple[str, bool, str]:
+    """A sort key of evaluations and metrics: records without a metric come first."""
+    evaluation, metric = scope
+    return evaluation, metric is not None, metric or ""
+
+
+def results_by_name(evaluations: Iterable[EvaluationSummary]) -> dict[ModelName, ModelSummary]:
+    """The numbers of each model on each evaluation and metric."""
+    return {
+        (evaluation.evaluation_name, evaluation.metric, model.model_id): model
+        for evaluation in evaluations
+        for model in evaluation.by_model
+    }
+
+
 def _evaluation(evaluation: EvaluationSummary) -> Iterator[bytes]:
     return _listing(evaluation, "by_model", ([_formatted(model)] for model in evaluation.by_model))
 

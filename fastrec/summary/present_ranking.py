@@ -1,6 +1,6 @@
 """Present a summary: rank the models of each evaluation and metric, and explain the numbers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -222,15 +222,15 @@ def choose_groups(
     return largest_groups(totals.evaluations, grouped, groups, size, notice, scope_of=scope_of)
 
 
-def add_groups(totals: Stats, grouped: Stats, groups: Sequence[GroupBy]) -> None:
-    """Put the groups of each evaluation and metric behind it (`with_groups`)."""
-    metrics = {
-        (evaluation.evaluation_name, evaluation.metric): evaluation.metrics
-        for evaluation in totals.evaluations
-    }
-    totals.evaluations = with_groups(totals.evaluations, grouped.evaluations, groups)
+def add_groups(totals: Any, grouped: Iterable[Any], groups: Sequence[GroupBy]) -> None:
+    """Put the groups of each evaluation and metric of a document behind it (`with_groups`).
+
+    They have as many metrics as the evaluation.
+    """
+    metrics = {scope.evaluation_name: scope.metrics for scope in totals.evaluations}
+    totals.evaluations = with_groups(totals.evaluations, grouped, groups)
     for evaluation in totals.evaluations:
-        evaluation.metrics = metrics[evaluation.evaluation_name, evaluation.metric]
+        evaluation.metrics = metrics[evaluation.evaluation_name]
 
 
 def largest(stats: Stats, number: int) -> Stats:

@@ -15,7 +15,7 @@ import msgspec
 from fastrec.errors import counted
 from fastrec.html import Html, allowed, as_cell, escaped, exact, multiline
 from fastrec.markdown import markdown
-from fastrec.wording import NONE, SIGNS, cut_middle, score_text
+from fastrec.wording import NONE, SIGNS, cut_middle, score_text, signs_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -86,4 +86,5 @@ _FILTERS = (
     number,
     one_line,
     score_text,
+    signs_of,
 )

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.answers.choosing import open_index
 from fastrec.answers.table import Query
-from fastrec.corpus.manifest import read_manifest
+from fastrec.corpus.reader import open_corpus
 from fastrec.corpus.sources import Source, read_sources
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.limits import Limits, use_limits
@@ -95,18 +95,14 @@ def test_sources_do_not_depend_on_buffers(
 
 def test_some_sources_of_a_part_can_be_read(corpus: Corpus) -> None:
     """By the numbers of the records."""
-    part = read_manifest(corpus.path).parts[0]
+    part = open_corpus(corpus.path).parts[0]
+    records = part.entry.records
     found = [Source(*source) for source in corpus.sources]
-    directory = str(corpus.path)
-    assert list(read_sources(directory, part)) == found[: part.records]
-    assert list(read_sources(directory, part, range(2, 5))) == found[2:5]
-    assert list(read_sources(directory, part, [0, 3, part.records - 1])) == [
-        found[0],
-        found[3],
-        found[part.records - 1],
-    ]
+    assert list(read_sources(part, range(records))) == found[:records]
+    assert list(read_sources(part, range(2, 5))) == found[2:5]
+    assert list(read_sources(part, [0, 3, records - 1])) == [found[0], found[3], found[records - 1]]
     with pytest.raises(CorpusError, match="has fewer lines"):
-        list(read_sources(directory, part, [part.records]))
+        list(read_sources(part, [records]))
 
 
 def test_answers_have_their_sources(corpus: Corpus) -> None:

@@ -729,7 +729,7 @@ def test_wrong_usage_is_refused(corpus: Path, tmp_path: Path) -> None:
     assert_refused(2, "lies in the input", corpus, output=corpus / "tables")
     assert run(corpus).returncode == 2
     with pytest.raises(
-        UsageError, match="there is no format 'xlsx'; the formats are parquet, csv, matrix"
+        UsageError, match="format must be one of parquet, csv, matrix, pairs, not 'xlsx'"
     ):
         fastrec.export(corpus, output, format="xlsx")
     with pytest.raises(UsageError, match="at least one job"):

@@ -18,7 +18,7 @@ from fastrec.commands.generate.tasks import (
     STYLES,
     Trial,
     capitals,
-    facts,
+    facts_with_choices,
     problem,
 )
 from fastrec.commands.generate.text import Rng, table
@@ -131,7 +131,7 @@ def test_mistakes_are_visible(records: list[Record]) -> None:
 def test_choices(records: list[Record]) -> None:
     """The reference is the letter of the fact; a wrong answer names another choice, or none."""
     values = defaultdict(set)
-    for fact in facts():
+    for fact in facts_with_choices():
         values[fact["question"]].add(fact["answer"])
     for record in those(records, "trivia_choice"):
         asked = record["input"]["raw"]
@@ -162,8 +162,8 @@ def test_open_answers(records: list[Record]) -> None:
     for record in those(records, "open_answers"):
         topic = next(
             topic
-            for topic in table("explanations")["topics"]
-            if record["input"]["raw"].startswith(topic["ask"])
+            for topic in table("explanations")["tasks"]
+            if record["input"]["raw"].startswith(topic["question"])
         )
         text = answer_of(record)
         made = [point in text for point in topic["points"]]

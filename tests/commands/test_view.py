@@ -34,9 +34,9 @@ from fastrec.commands.view import question_page as question_page_module
 from fastrec.commands.view import table_page
 from fastrec.commands.view.addresses import (
     LARGEST_PAGE,
-    Addresses,
     AnswerName,
     PageState,
+    Site,
     name_of,
     name_text,
     state_of,
@@ -761,7 +761,7 @@ def test_long_texts_are_compared_in_bounded_time() -> None:
     left, right = "a b c " * 100_000, "b a d " * 100_000
     pieces, _ = differences(left, right)
     assert pieces
-    assert Addresses("/t").plain() == "/t/"
+    assert Site("/t", "corpus", can_label=False).plain() == "/t/"
 
 
 # The command

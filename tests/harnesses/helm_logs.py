@@ -16,8 +16,9 @@ import fastrec
 from fastrec.commands.import_logs.discover import logs_among
 from fastrec.harnesses import helm
 from fastrec.harnesses.convert import Converter
-from fastrec.harnesses.log import FoundFile, Grouped, Log, LogPlan, role_by_patterns
+from fastrec.harnesses.log import FoundFile, Grouped, Log, LogPlan
 from fastrec.harnesses.recognise import head_of
+from fastrec.harnesses.registry import HARNESSES
 from tests.harnesses.converting import lines_of
 
 TYPOS = {
@@ -68,7 +69,7 @@ class Imported(NamedTuple):
 def grouped(directory: Path) -> Grouped:
     """Group the files of a directory, told by their content."""
     paths = [str(path) for path in sorted(directory.rglob("*")) if path.is_file()]
-    roles = {path: role_by_patterns(helm.ROLES, head_of(path)) for path in paths}
+    roles = {path: HARNESSES["helm"].role_in(head_of(path)) for path in paths}
     files = [
         FoundFile(path, Path(path).stat().st_size, role) for path, role in roles.items() if role
     ]

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from fastrec.errors import LogError
 from fastrec.harnesses import helm
-from fastrec.harnesses.log import Log, role_by_patterns
+from fastrec.harnesses.log import Log
+from fastrec.harnesses.registry import HARNESSES
 from tests.harnesses.helm_logs import (
     TYPOS,
     aggregate,
@@ -57,7 +58,7 @@ def test_files_are_told_by_their_content(tmp_path, layout):
         text = json.dumps(
             json.loads((tmp_path / "a" / f"{name}.json").read_text()), **layout
         ).encode()
-        assert role_by_patterns(helm.ROLES, text[: 1 << 16]) == name
+        assert HARNESSES["helm"].role_in(text[: 1 << 16]) == name
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_files_are_told_by_their_content(tmp_path, layout):
     ],
 )
 def test_other_files(document, role):
-    assert role_by_patterns(helm.ROLES, json.dumps(document, indent=2).encode()) == role
+    assert HARNESSES["helm"].role_in(json.dumps(document, indent=2).encode()) == role
 
 
 def test_long_instructions_come_before_the_requests():
@@ -95,14 +96,12 @@ def test_long_instructions_come_before_the_requests():
         "adapter_spec": {"method": "generation", "instructions": "x" * 100_000},
         "request_states": [],
     }
-    assert (
-        role_by_patterns(helm.ROLES, json.dumps(document).encode()[: 1 << 16]) == "scenario_state"
-    )
+    assert HARNESSES["helm"].role_in(json.dumps(document).encode()[: 1 << 16]) == "scenario_state"
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_have_a_role_or_none(data):
-    assert role_by_patterns(helm.ROLES, data) in (None, "other", *FILES)
+    assert HARNESSES["helm"].role_in(data) in (None, "other", *FILES)
 
 
 def test_a_directory_is_a_log(tmp_path):

@@ -23,9 +23,9 @@ from fastrec.errors import LogError, ShardError
 from fastrec.harnesses import lighteval
 from fastrec.harnesses.choices import Choices
 from fastrec.harnesses.convert import Converter
-from fastrec.harnesses.lighteval.files import rule_of
-from fastrec.harnesses.lighteval.sample import rules_of
+from fastrec.harnesses.lighteval.sample import rule_of, rules_of
 from fastrec.harnesses.log import HEAD_BYTES, FoundFile, Grouped, LogPlan
+from fastrec.harnesses.recognise import role_in
 from fastrec.harnesses.values import value_of
 from fastrec.sources import parquet
 from tests.harnesses.converting import lines_of
@@ -132,9 +132,9 @@ def metric_config(name: Any, function: str = "", **changes: Any) -> dict[str, An
 def grouped(*paths: Path) -> Grouped:
     files = []
     for path in paths:
-        role = lighteval.role_of(path.read_bytes()[:HEAD_BYTES], str(path))
+        role = role_in(str(path), path.read_bytes()[:HEAD_BYTES], ["lighteval"])
         assert role is not None
-        files.append(FoundFile(str(path), path.stat().st_size, role))
+        files.append(FoundFile(str(path), path.stat().st_size, role[1]))
     return logs_among("lighteval", files)
 
 
@@ -719,12 +719,9 @@ class TestRoles:
     def test_other_parquet_and_json_are_not_ours(self, tmp_path: Path):
         write_details(tmp_path, [{"a": 1, "doc": "x"}], "a.parquet")
         head = b'{"results": {"a": {}}, "configs": {"a": {}}, "lm_eval_version": "0.4.9"}'
-        assert (
-            lighteval.role_of((tmp_path / "a.parquet").read_bytes(), str(tmp_path / "a.parquet"))
-            is None
-        )
-        assert lighteval.role_of(head, "results.json") is None
-        assert lighteval.role_of(b"", "empty") is None
+        table = tmp_path / "a.parquet"
+        for path, text in ((str(table), table.read_bytes()), ("x.json", head), ("empty", b"")):
+            assert role_in(path, text, ["lighteval"]) is None
 
     def test_results_as_a_table_are_not_needed(self, tmp_path: Path):
         table = write_details(

@@ -117,8 +117,8 @@ def test_every_cut_is_named_or_harmless(tmp_path: Path) -> None:
     ("line", "reason"),
     [
         ("nonsense", "malformed"),
-        ("[1]", "not an object"),
-        ("7", "not an object"),
+        ("[1]", "Expected `object`, got `array`"),
+        ("7", "Expected `object`, got `int`"),
         ("{}", "doc_id"),
         (json.dumps(generation(doc_id=None)), "doc_id"),
         (json.dumps(generation(arguments=7)), "arguments"),

@@ -11,7 +11,7 @@ from fastrec.cli.normalize import import_logs as command
 from fastrec.harnesses.registry import HARNESS_NAMES, HARNESSES, harness_named
 
 ROOT = Path(__file__).parents[2]
-TITLES = [harness.title for harness in HARNESSES]
+TITLES = [harness.title for harness in HARNESSES.values()]
 
 
 def titles_in(sentence: str) -> list[str]:
@@ -23,7 +23,7 @@ def titles_in(sentence: str) -> list[str]:
 @pytest.mark.parametrize("name", HARNESS_NAMES)
 def test_every_harness_has_the_functions_of_the_interface(name: str) -> None:
     module = harness_named(name)
-    assert hasattr(module, "role_of") != hasattr(module, "ROLES")
+    assert hasattr(module, "role_of") or HARNESSES[name].roles
     assert hasattr(module, "read") != (hasattr(module, "plan") and hasattr(module, "samples"))
 
 

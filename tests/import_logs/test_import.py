@@ -270,7 +270,7 @@ def test_a_failed_import_leaves_the_earlier_one(
     def fail(_task: object) -> None:
         raise OSError(28, "No space left on device", str(out))
 
-    monkeypatch.setattr(pipeline_module, "write_shard", fail)
+    monkeypatch.setattr(pipeline_module.ShardTask, "__call__", fail)
     with pytest.raises(OSError, match="No space"):
         import_logs(logs, out)
     assert files_of(out) == before

@@ -42,7 +42,8 @@ from tests.sizes import few_of
 @pytest.fixture(scope="module")
 def pile(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Nine shards with duplicates, conflicts and invalid lines."""
-    return list(shuffled_shards(mixed_lines(), 9, tmp_path_factory.mktemp("pile")))
+    lines = mixed_lines()
+    return list(shuffled_shards([*lines, *lines[:20]], 9, tmp_path_factory.mktemp("pile")))
 
 
 MERGE_EARLY = Limits(

@@ -12,13 +12,17 @@ chance that a difference is not noticed is 2⁻⁶⁴ for each pair of records w
 
 import math
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Literal, Unpack
 
+import msgspec
+
 from fastrec.answers.selection import Selection, check_known_fields, filter_selections
-from fastrec.commands.diff.compare import Changes, compare_range
+from fastrec.commands.diff.compare import Changes, Comparison, Rules, Scope
 from fastrec.commands.diff.document import (
     ChangedField,
     Counts,
@@ -29,19 +33,21 @@ from fastrec.commands.diff.document import (
     Side,
     Status,
 )
-from fastrec.commands.diff.fields import CAUSES
+from fastrec.commands.diff.fields import CAUSES, LinesTask, compare_lines
 from fastrec.commands.diff.names import rename_notices
 from fastrec.commands.diff.plan import (
     BY,
     ComparedCorpus,
     check_by,
     fields_to_compare,
-    make_tasks,
+    make_ranges,
     notices_of,
+    numbers_in,
     position_fields,
     scopes_with,
+    split_hashes,
 )
-from fastrec.commands.diff.records import CompareTask, ModelName, Scope
+from fastrec.commands.diff.records import Records
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
@@ -56,7 +62,7 @@ from fastrec.parameters import CORES, AnyPath
 from fastrec.statistics.adjust import adjust_p_values
 from fastrec.statistics.exact import to_double
 from fastrec.statistics.paired import Differences, differences_of, p_values_of, power
-from fastrec.summary.document import ModelSummary, filled
+from fastrec.summary.document import ModelName, ModelSummary, filled, scope_order
 from fastrec.summary.present_choice import matches_one, names_of_scope
 from fastrec.wording import points_per_unit
 
@@ -68,6 +74,30 @@ _COUNTED = (
     "old_answered",
     "questions",
 )
+
+
+def _compare(corpora: Sequence[ComparedCorpus], rules: Rules, jobs: int) -> Changes:
+    """Compare the corpora range by range; lines are compared in several processes if that pays."""
+    changes = Changes(rules.examples)
+    ranges = make_ranges(corpora, rules.fields)
+    old, new = (corpus.selection for corpus in corpora)
+    waiting: deque[Comparison] = deque()  # for the result of their lines
+
+    def make_tasks() -> Iterator[LinesTask]:
+        for of_old, of_new in ranges:
+            numbers = numbers_in(old, of_old), numbers_in(new, of_new)
+            waiting.append(Comparison(Records(old, new, numbers), rules, changes))
+            yield waiting[-1].lines()
+
+    tasks = make_tasks()
+    first = next(tasks)
+    # The first range tells how many lines there may be to read.
+    text_bytes = waiting[0].text_bytes * len(ranges)
+    every = chain([first], tasks)
+    most = min(jobs, len(ranges))
+    for result in run_in_order(compare_lines, every, text_bytes=text_bytes, jobs=most):
+        waiting.popleft().add_lines(*result)
+    return changes
 
 
 def _compare_models(
@@ -87,7 +117,8 @@ def _compare_models(
     other_scales = scopes_with("other_scale", corpora)
     models = []
     tested: list[tuple[ModelDifference, Differences]] = []
-    for name in sorted({*old.results, *new.results, *changes.numbers}, key=_order):
+    names = sorted({*old.results, *new.results, *changes.numbers}, key=itemgetter(2))
+    for name in sorted(names, key=lambda name: scope_order(name[:2])):
         counts = changes.numbers[name]
         _check_records(old, name, counts["old_records"])
         _check_records(new, name, counts["new_records"])
@@ -97,8 +128,8 @@ def _compare_models(
         differences = differences_of(changes.differences[name], counts["questions"])
         over = differences
         if found.cluster:
-            sums = [Fraction(total) for key, total in counts.items() if isinstance(key, int)]
-            over = differences_of(Counter(sums), len(sums))
+            sums = changes.clusters[name].values()
+            over = differences_of(Counter(map(Fraction, sums)), len(sums))
         before = old.results.get(name)
         after = new.results.get(name)
         model = ModelDifference(
@@ -114,7 +145,7 @@ def _compare_models(
             worse=differences.rose if is_lower else differences.fell,
             better=differences.fell if is_lower else differences.rose,
             clusters=over.questions,
-            counts=Counts(**{field: counts[field] for field in Counts.__struct_fields__}),
+            counts=msgspec.convert(counts, Counts),
             losses={cause: counts[cause] for cause in CAUSES if counts[cause]},
             lost=changes.listed[name, "lost"],
             flips=[*changes.listed[name, is_lower], *changes.listed[name, not is_lower]],
@@ -127,12 +158,6 @@ def _compare_models(
         model.p = p
     adjust_p_values(models)
     return models
-
-
-def _order(name: ModelName) -> tuple[Any, ...]:
-    """Records without a metric come first."""
-    evaluation, metric, model_id = name
-    return evaluation, metric is not None, metric or "", model_id
 
 
 def _check_records(corpus: ComparedCorpus, name: ModelName, records: int) -> None:
@@ -208,24 +233,21 @@ def _find_failures(found: Difference) -> Iterator[Failure]:
     if found.fail_on is None:
         return
     p_name = "adjusted p" if found.p_adjust == "bh" else "p"
-    failures: dict[str, dict[int, str]] = {"regressed": {}, "missing": {}, "incomplete": {}}
-    for number, model in enumerate(found.models):
+    regressed = f"lost more than {found.fail_on:g} points with {p_name} < {found.p:g}"
+    for model in found.models:
         p_value = model.p_adjusted if found.p_adjust == "bh" else model.p
         if p_value is not None and model.points is not None:
             model.regressed = p_value < found.p and -model.points > found.fail_on
-        if model.regressed:
-            failures["regressed"][number] = (
-                f"lost more than {found.fail_on:g} points with {p_name} < {found.p:g}"
-            )
-        if model.status in failures and not any(
-            _matches(pattern, model) for pattern in found.allow_missing
-        ):
-            is_missing = model.status == "missing"
-            text = "is missing in NEW" if is_missing else _shortfall(model)
-            failures[model.status][number] = text
-    for reason, messages in failures.items():
-        for number, message in messages.items():
-            yield filled(Failure, found.models[number], reason=reason, message=message)
+    for reason in ("regressed", "missing", "incomplete"):
+        for model in found.models:
+            if reason == "regressed":
+                if model.regressed:
+                    yield filled(Failure, model, reason=reason, message=regressed)
+            elif model.status == reason and not any(
+                _matches(pattern, model) for pattern in found.allow_missing
+            ):
+                message = "is missing in NEW" if reason == "missing" else _shortfall(model)
+                yield filled(Failure, model, reason=reason, message=message)
 
 
 def _find_scopes(
@@ -335,32 +357,23 @@ def diff(
     corpora = before, after
     scored = frozenset() if accuracy else scopes_with("graded", corpora)
     match_by = fields_to_compare(before, after, match_by)
-    whole = CompareTask(
-        old=before.parts,
-        new=after.parts,
+    rules = Rules(
         fields=position_fields(before, after, match_by),
         by=match_by,
         scored=scored,
         errors_as_wrong=errors_as_wrong,
-        # A hash that is split in one corpus is split in both here.
-        split=frozenset(before.split | after.split),
+        split=split_hashes(corpora),
         examples=examples,
     )
-    tasks = make_tasks(whole, before, after)
-    changes = Changes(examples)
-    for task in tasks[:1]:
-        changes.add(compare_range(task))
-    # Reading lines takes most of the time. The first range tells how many there may be.
-    text_bytes = changes.text_bytes * len(tasks)
-    for result in run_in_order(compare_range, tasks[1:], text_bytes=text_bytes, jobs=jobs):
-        changes.add(result)
+    changes = _compare(corpora, rules, jobs)
     lower_scopes, lower_notices = _find_scopes(lower, scored)
+    texts = [{part.entry.text_xxh3_128 for part in corpus.selection.parts} for corpus in corpora]
     changed = sorted(changes.fields.items(), key=lambda field: (-field[1], field[0]))
     found = Difference(
         old=_side(before),
         new=_side(after),
         by=match_by,
-        question=whole.fields,
+        question=rules.fields,
         errors_as_wrong=errors_as_wrong,
         accuracy=accuracy,
         cluster=cluster,
@@ -384,11 +397,7 @@ def diff(
             *rename_notices(before, after),
         ],
         text_bytes=before.manifest.text_bytes + after.manifest.text_bytes,
-        parts_skipped=len(
-            set.intersection(
-                *({part.entry.text_xxh3_128 for part in corpus.parts} for corpus in corpora)
-            )
-        ),
+        parts_skipped=len(set.intersection(*texts)),
         seconds=0.0,
     )
     lower_scopes |= scopes_with("lower_is_better", corpora)

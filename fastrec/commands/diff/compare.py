@@ -4,19 +4,18 @@
    fields to compare by. A group that only one corpus has is added or removed.
 2. Pair the other records: first those with equal fingerprints, then those of the same run, then two
    that are left of their group. All others are repeats.
-3. Read the lines of pairs whose fingerprints or sizes differ, and compare their fields.
-4. Compare the mean of each question in OLD and in NEW. A record counts as 1 if its answer is right,
+3. Compare the mean of each question in OLD and in NEW. A record counts as 1 if its answer is right,
    else as 0; with a graded metric, it counts with its score. A question may have several records of
    a model, its repeats. Their mean counts, so every question has the same weight. A record with an
    error is no answer, unless errors count as wrong.
+4. Have the lines of pairs whose fingerprints or sizes differ compared (`fields`), and count what
+   they say.
 
 Means are sums of doubles. What tests need is exact: the differences of questions whose mean
 changed.
 
-Memory holds the columns of the range, and few lines.
+Memory holds the columns of a few ranges, and few lines.
 """
-
-from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
@@ -25,127 +24,110 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from fastrec.answers.codes import Array, distinct_of
+from fastrec.answers.codes import Array, by_code, distinct_of, is_there, ranks_of
 from fastrec.commands.diff.document import Flip, Loss
-from fastrec.commands.diff.fields import (
-    OTHER_FIELDS,
-    cause_of_loss,
-    compare_records,
-    is_relabelled,
-    split_object,
-)
-from fastrec.commands.diff.records import CompareTask, ModelName, Records
-from fastrec.corpus.scan import VERIFY_HINT
-from fastrec.engine.base import collector_off
-from fastrec.errors import CorpusError
-from fastrec.limits import current_limits
-from fastrec.schemas.view import REFUSALS
+from fastrec.commands.diff.fields import LineChange, LinesTask
+from fastrec.commands.diff.records import Records
+from fastrec.corpus.scan import SplitHashes
 from fastrec.sorting.keys import FIELDS, METRIC
 from fastrec.statistics.exact import to_double
-from fastrec.summary.document import filled
+from fastrec.summary.document import ModelName, filled
+
+# An evaluation_name and one of its metrics; None for records that name no metric.
+Scope = tuple[str, str | None]
 
 _MODEL = ("evaluation_name", METRIC, "model_id")
 _HASH = ("evaluation_name", METRIC, "sample_hash")
 
 
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """How records are matched, and what counts."""
+
+    fields: tuple[str, ...]  # that identify a question of a model, beside its metric
+    by: tuple[str, ...]
+    # What is compared by score; all else is compared by the share of right answers.
+    scored: frozenset[Scope]
+    errors_as_wrong: bool
+    split: SplitHashes  # hashes of which each `sample_id` is a question
+    examples: int
+
+
 class Changes:
-    """What differs in a range, or in all of them."""
+    """What differs in all ranges so far."""
 
     def __init__(self, examples: int) -> None:
         self._examples = examples
         # By model: its records, questions and answered questions in OLD and in NEW (`old_records`
-        # …); all of `Counts`; the `questions` that can be compared, and the sums of their
-        # means in OLD and in NEW. By the number of a cluster: the
-        # sum of the differences of its questions.
+        # …); all of `Counts`; the `questions` that can be compared, and the sums of their means in
+        # OLD and in NEW.
         self.numbers: defaultdict[ModelName, Any] = defaultdict(Counter)
+        # By model and cluster: the sum of the differences of its questions.
+        self.clusters: defaultdict[ModelName, Any] = defaultdict(Counter)
         # By model: how many questions have each difference of means, if that is not 0.
         self.differences: defaultdict[ModelName, Counter[Fraction]] = defaultdict(Counter)
         self.fields: Counter[str] = Counter()
-        self.text_bytes = 0  # of the lines that were read
         # By kind of change, its first records. By model and whether they rose, the first flips.
         self.listed: defaultdict[Hashable, list[Any]] = defaultdict(list)
 
-    def add(self, other: Changes) -> None:
-        for model, numbers in other.numbers.items():
-            self.numbers[model].update(numbers)
-        self.fields.update(other.fields)
-        self.text_bytes += other.text_bytes
-        for model, differences in other.differences.items():
-            self.differences[model].update(differences)
-        for kind, records in other.listed.items():
-            self.list(kind, records)
-
-    def count_fields(self, paths: Sequence[str]) -> None:
-        most = current_limits().diff_fields
-        for path in paths:
-            known = path in self.fields or len(self.fields) < most
-            self.fields[path if known else OTHER_FIELDS] += 1
-
-    def list(self, kind: Hashable, records: Sequence[Any]) -> None:
-        listed = self.listed[kind]
-        listed += records[: self._examples - len(listed)]
-
-    def has_room(self, kind: Hashable) -> bool:
-        return len(self.listed[kind]) < self._examples
+    def room(self, kind: Hashable) -> int:
+        """How many more examples of a kind to list."""
+        return self._examples - len(self.listed[kind])
 
 
-@collector_off()
-def compare_range(task: CompareTask) -> Changes:
-    """Compare a range of two corpora. Runs in a worker."""
-    comparison = _Comparison(task)
-    comparison.compare_questions(comparison.match())
-    return comparison.changes
+class Comparison:
+    """The records of a range, whose differences are added to all changes."""
 
-
-class _Comparison:
-    def __init__(self, task: CompareTask) -> None:
-        self._task = task
-        self._records = records = Records(task)
-        codes = records.codes
-        self._model = _numbered(*(codes[field] for field in _MODEL))
-        self._models: list[ModelName] = records.names(self._model, _MODEL)
-        question = [codes[METRIC], *(codes[field] for field in task.fields)]
-        if task.split and "sample_id" not in task.fields:
-            hashes = _numbered(*(codes[field] for field in _HASH))
-            is_split = np.array([name in task.split for name in records.names(hashes, _HASH)])
-            question.append(np.where(is_split[hashes], codes["sample_id"] + 1, 0))
-        self._question = _numbered(*question)
-        self._group = _numbered(self._question, *(codes[field] for field in task.by))
+    def __init__(self, records: Records, rules: Rules, changes: Changes) -> None:
+        self._records = records
+        self._rules = rules
+        self._changes = changes
+        models = records.number(*_MODEL)
+        self._model = models.place
+        self._models: list[ModelName] = records.names(models.first, _MODEL)
+        self._question = records.number(METRIC, *rules.fields).place
+        if rules.split and "sample_id" not in rules.fields:
+            hashes = records.number(*_HASH)
+            names = records.names(hashes.first, _HASH)
+            is_split = np.array([name in rules.split for name in names])[hashes.place]
+            sample_id = np.where(is_split, records.codes["sample_id"] + 1, 0)
+            self._question = _numbered(self._question, sample_id)
+        self._group = _numbered(self._question, records.number(*rules.by).place)
         in_both = np.all(_by_side(self._group, records.is_new), axis=1)
         self._compared: Array = in_both[self._group]
-        self.changes = Changes(task.examples)
         old = np.flatnonzero(self._compared & ~records.is_new)
         # Of each question, if it can be compared.
-        self._cluster = records.cluster[_first(self._question, old)]
+        self._cluster = records.clusters(_first(self._question, old))
+        self._changed, unequal = self._match()
+        self._compare_questions(unequal)
 
     def _count(self, name: str, models: Array) -> None:
         """Count records or questions, given the codes of their models."""
         for model, number in enumerate(np.bincount(models).tolist()):
-            self.changes.numbers[self._models[model]][name] += number
+            self._changes.numbers[self._models[model]][name] += number
 
     def _list(self, kind: str, rows: Array) -> None:
-        names = [self._records.name(row) for row in rows[: self._task.examples].tolist()]
-        self.changes.list(kind, names)
+        first = rows[: self._changes.room(kind)].tolist()
+        self._changes.listed[kind] += map(self._records.name, first)
 
-    def match(self) -> Array:
-        """Pair records, and compare the pairs.
+    def _match(self) -> tuple[Array, Array]:
+        """Pair records.
 
-        Return which records are not equal to a counterpart.
+        Return the pairs whose lines differ, and which records are not equal to a counterpart.
         """
         records = self._records
-        is_new = self._records.is_new
+        is_new = records.is_new
         for kind, side in (("removed", ~is_new), ("added", is_new)):
             rows = np.flatnonzero(side & ~self._compared)
             self._count(kind, self._model[rows])
             self._list(kind, rows)
-        identity = _numbered(self._group, *(records.codes[field] for field in FIELDS))
+        identity = _numbered(self._group, records.number(*FIELDS).place)
         _, fingerprint = np.unique(records.fingerprint, return_inverse=True)
-        content = _numbered(identity, fingerprint)
         left = self._compared.copy()
         found = []
-        for ids in (content, identity, self._group):
+        for ids in (_numbered(identity, fingerprint), identity, self._group):
             rows = np.flatnonzero(left)
             pairs = rows[_pairs(ids[rows], is_new[rows])]
             left[pairs] = False
@@ -157,133 +139,130 @@ class _Comparison:
         repeats = np.flatnonzero(left & ~is_new)
         _, first = np.unique(self._group[repeats], return_index=True)
         self._list("repeats", repeats[np.sort(first)])
-        marks = np.stack([records.fingerprint[pairs], records.bytes[pairs]])
-        changed = pairs[(marks[..., 0] != marks[..., 1]).any(axis=0)]
-        self._compare_pairs(changed[np.argsort(changed[:, 0])])
+        differs = np.zeros(len(pairs), dtype=np.bool_)
+        for column in (records.fingerprint, records.bytes):
+            differs |= column[pairs[:, 0]] != column[pairs[:, 1]]
+        changed = pairs[differs]
         left[changed] = True
-        return left
+        return changed[np.argsort(changed[:, 0])], left
 
-    def _compare_pairs(self, pairs: Array) -> None:
-        """Compare the lines of pairs, which have the order of OLD."""
-        changes = self.changes
-        records = self._records
-        changes.text_bytes = int(records.bytes[pairs].sum())
-        old, new = pairs.T
-        new_lines = records.lines(np.sort(new))
-        waiting: dict[
-            int, bytes
-        ] = {}  # lines of NEW; only those of one question may have another order than in OLD
-        is_right = records.correct & ~records.error
-        is_lost = (is_right[old] & ~is_right[new]).tolist()
-        lines = zip(new.tolist(), is_lost, records.lines(old), strict=True)
-        for row, lost, (_, before) in lines:
-            while row not in waiting:
-                waiting.update([next(new_lines)])
-            after = waiting.pop(row)
-            try:
-                was, now = map(split_object, (before, after))
-                paths = compare_records(was, now)
-                relabelled = is_relabelled(was, now, paths)
-                cause = cause_of_loss(before, after) if lost else None
-            except (*REFUSALS, KeyError) as exc:
-                reason = (
-                    f"or another part has a line that is not a record in normal form; {VERIFY_HINT}"
-                )
-                raise CorpusError(self._task.new[0].path, reason) from exc
-            model = self._models[self._model[row]]
-            if cause:
-                changes.numbers[model][cause] += 1
-                if changes.has_room((model, "lost")):
-                    changes.list((model, "lost"), [filled(Loss, records.name(row), cause=cause)])
-            if paths:
-                changes.numbers[model].update(unchanged=-1, changed=1, relabelled=relabelled)
-                changes.count_fields(paths)
-                kind = "relabelled" if relabelled else "changed"
-                if changes.has_room(kind):
-                    changes.list(kind, [records.name(row, paths)])
-
-    def compare_questions(self, differs: Array) -> None:
+    def _compare_questions(self, unequal: Array) -> None:
         """Count questions, add up their means, and find those whose mean changed.
 
-        `differs` says which records are not equal to a counterpart.
+        `unequal` says which records are not equal to a counterpart.
         """
         records = self._records
         question = self._question
-        is_new = self._records.is_new
+        is_new = records.is_new
         model_of = np.zeros(_size(question), dtype=np.int64)
         model_of[question] = self._model
-        is_scored = np.array(
-            [model[:2] in self._task.scored for model in self._models], dtype=bool
-        )[self._model]
-        value = np.where(is_scored, records.score, records.correct & ~records.error)
-        is_answer = ~records.error | self._task.errors_as_wrong
+        scored = [model[:2] in self._rules.scored for model in self._models]
+        is_scored = np.array(scored, dtype=np.bool_)[self._model]
+        value = np.where(is_scored, records.score, records.is_right)
+        is_answer = ~records.error | self._rules.errors_as_wrong
         counted = self._compared & is_answer
         answers = _by_side(question, is_new, counted).astype(np.int64)
         means = _by_side(question, is_new, np.where(counted, value, 0)) / np.maximum(answers, 1)
         both = np.all(answers, axis=1)
-        repeated = both & (answers.sum(axis=1) > 2)
         self._count("questions", model_of[both])
         compared = np.flatnonzero(both)
         first, _ = distinct_of(model_of[compared], self._cluster[compared])
         for number in compared[first].tolist():
-            model = self._models[model_of[number]]
-            self.changes.numbers[model][int(self._cluster[number])] = 0
-        all_records = _by_side(question, is_new)
-        all_answers = _by_side(question, is_new, is_answer)
+            self._changes.clusters[self._models[model_of[number]]][int(self._cluster[number])] += 0
         for side, name in enumerate(("old", "new")):
-            self._count(f"{name}_records", self._model[is_new == side])
-            self._count(f"{name}_questions", model_of[all_records[:, side] > 0])
-            self._count(f"{name}_answered", model_of[all_answers[:, side] > 0])
-            rows = np.flatnonzero(counted & both[question] & (is_new == side))
-            self._add_means(name, rows, answers[question[rows], side], value[rows])
-        may_differ = both & np.any(_by_side(question, is_new, differs & counted), axis=1)
+            is_side = is_new == side
+            self._count(f"{name}_records", self._model[is_side])
+            self._count(f"{name}_questions", model_of[is_there(question[is_side], len(both))])
+            answered = is_there(question[is_side & is_answer], len(both))
+            self._count(f"{name}_answered", model_of[answered])
+            rows = np.flatnonzero(counted & both[question] & (is_side))
+            self._add_means(f"{name}_means", rows, answers[question[rows], side], value[rows])
+        may_differ = both & np.any(_by_side(question, is_new, unequal & counted), axis=1)
         if not records.exact_scores:
+            repeated = answers.sum(axis=1) > 2
             may_differ &= repeated | (means[:, 0] != means[:, 1])
         self._find_flips(np.flatnonzero(counted & may_differ[question]), value, is_scored)
 
-    def _add_means(self, side: str, rows: Array, answers: Array, values: Array) -> None:
+    def _add_means(self, name: str, rows: Array, answers: Array, values: Array) -> None:
         """Add up the means of questions, given their records.
 
         `answers` has how many answers the question of each record has.
 
         The values of questions with equally many answers are added up first, so nothing is rounded.
         """
-        pieces = _numbered(self._model[rows], answers)
-        order = np.argsort(pieces, kind="stable")
-        cuts = np.flatnonzero(np.diff(pieces[order])) + 1
-        for places in np.split(order, cuts):
-            if len(places):
-                model = self._models[self._model[rows[places[0]]]]
-                mean = _sum(values[places].tolist()) / int(answers[places[0]])
-                self.changes.numbers[model][f"{side}_means"] += mean
+        models = self._model[rows]
+        first, place = distinct_of(models, answers)
+        for piece, numbers in by_code(place, values):
+            model = self._models[models[first[piece]]]
+            mean = _sum(numbers) / int(answers[first[piece]])
+            self._changes.numbers[model][name] += mean
 
     def _find_flips(self, rows: Array, value: Array, is_scored: Array) -> None:
         """Compare the means of questions exactly, given the rows of their answers."""
         records = self._records
+        changes = self._changes
         # Of each question, the first group that was compared is shown, by its first record in NEW.
         old, new = (np.flatnonzero(self._compared & (records.is_new == side)) for side in (0, 1))
         first_groups = self._group[_first(self._question, old)]
         shown_rows = _first(self._group, new)[first_groups]
-        questions: defaultdict[int, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
-        for row in rows.tolist():
-            exact = records.exact_scores.get(row) if is_scored[row] else None
-            sides = questions[int(shown_rows[self._question[row]])]
-            sides[int(records.is_new[row])].append(
-                _spelled(float(value[row])) if exact is None else exact
+
+        def spelled(row: int) -> Fraction | int:
+            if is_scored[row] and row in records.exact_scores:
+                return records.exact_scores[row]
+            return _spelled(float(value[row]))
+
+        for row, answers in by_code(shown_rows[self._question[rows]], rows):
+            sides = (
+                [spelled(answer) for answer in answers if records.is_new[answer] == side]
+                for side in (0, 1)
             )
-        for row, sides in sorted(questions.items()):
-            was, now = (Fraction(sum(values)) / len(values) for values in sides)
+            was, now = (Fraction(sum(scores)) / len(scores) for scores in sides)
             if was == now:
                 continue
             model = self._models[self._model[row]]
-            self.changes.differences[model][now - was] += 1
-            cluster = int(self._cluster[self._question[row]])
-            self.changes.numbers[model][cluster] += now - was
+            changes.differences[model][now - was] += 1
+            changes.clusters[model][int(self._cluster[self._question[row]])] += now - was
             kind = (model, now > was)
-            if self.changes.has_room(kind):
-                self.changes.list(
-                    kind, [filled(Flip, records.name(row), old=to_double(was), new=to_double(now))]
-                )
+            if changes.room(kind):
+                flip = filled(Flip, records.name(row), old=to_double(was), new=to_double(now))
+                changes.listed[kind].append(flip)
+
+    @property
+    def text_bytes(self) -> int:
+        """The bytes of the lines that have to be compared."""
+        return int(self._records.bytes[self._changed].sum())
+
+    def lines(self) -> LinesTask:
+        """The pairs whose lines have to be compared."""
+        old, new = self._changed.T
+        in_order = np.argsort(new)
+        is_right = self._records.is_right
+        return LinesTask(
+            old=self._records.lines(0, old),
+            new=self._records.lines(1, new[in_order]),
+            places=ranks_of(in_order),
+            lost=is_right[old] & ~is_right[new],
+            examples=self._rules.examples,
+        )
+
+    def add_lines(self, pairs: Sequence[LineChange], fields: Counter[str]) -> None:
+        """Add how lines differ."""
+        changes = self._changes
+        changes.fields.update(fields)
+        for row, (kind, paths, cause) in zip(self._changed[:, 1].tolist(), pairs, strict=True):
+            model = self._models[self._model[row]]
+            if cause:
+                changes.numbers[model][cause] += 1
+                if changes.room((model, "lost")):
+                    loss = filled(Loss, self._records.name(row), cause=cause)
+                    changes.listed[model, "lost"].append(loss)
+            if kind != "unchanged":
+                relabelled = kind == "relabelled"
+                changes.numbers[model].update(unchanged=-1, changed=1, relabelled=relabelled)
+                if changes.room(kind):
+                    name = self._records.name(row)
+                    name.fields = list(paths)
+                    changes.listed[kind].append(name)
 
 
 def _numbered(*columns: Array) -> Array:

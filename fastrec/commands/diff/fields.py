@@ -1,18 +1,27 @@
-"""Comparing two records field by field, by their lines.
+"""Comparing records field by field, by their lines.
 
 The normal form makes this fast: equal values have equal bytes at every level. So a line is split
 into the values of its keys, and only values that differ are split further. Numbers and strings are
 compared as they are spelled.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
+from fastrec.answers.codes import Array
 from fastrec.answers.transcript import decoded
+from fastrec.corpus.reader import lines_of, open_columns
+from fastrec.corpus.scan import VERIFY_HINT, PartFile
+from fastrec.engine.base import collector_off
+from fastrec.errors import CorpusError, shown
 from fastrec.judge.findings import json_path
+from fastrec.limits import current_limits
+from fastrec.schemas.view import REFUSALS
 from fastrec.where import said, values_of
 
 OTHER_FIELDS = "(other fields)"
@@ -32,6 +41,79 @@ _Object = dict[str, Raw]
 
 split_object = msgspec.json.Decoder(_Object).decode
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
+
+
+class PartLines(NamedTuple):
+    """Some lines of a part."""
+
+    part: PartFile
+    positions: Array
+
+
+class LinesTask(msgspec.Struct, frozen=True, kw_only=True):
+    """Pairs of lines to compare, in the order of OLD."""
+
+    old: list[PartLines]
+    new: list[PartLines]  # in the order of NEW
+    places: Array  # of each pair: the place of the line of NEW among these
+    lost: Array  # of each pair: whether the answer was right in OLD and is not in NEW
+    examples: int
+
+    def __str__(self) -> str:
+        return f"comparing {', '.join(shown(lines.part.path) for lines in self.old + self.new)}"
+
+
+Kind = Literal["unchanged", "changed", "relabelled"]
+
+
+class LineChange(NamedTuple):
+    """How the lines of a pair differ."""
+
+    kind: Kind
+    paths: Sequence[str]  # only of the first examples of a kind
+    cause: str | None  # of a loss
+
+
+@collector_off()
+def compare_lines(task: LinesTask) -> tuple[list[LineChange], Counter[str]]:
+    """Compare pairs of lines, and count in how many pairs each path differs. Runs in a worker."""
+    changes: list[LineChange] = []
+    fields: Counter[str] = Counter()
+    kinds: Counter[Kind] = Counter()
+    most = current_limits().diff_fields
+    try:
+        for is_lost, (before, after) in zip(task.lost.tolist(), _read_pairs(task), strict=True):
+            old, new = map(split_object, (before, after))
+            paths = compare_records(old, new)
+            for path in paths:
+                is_counted = path in fields or len(fields) < most
+                fields[path if is_counted else OTHER_FIELDS] += 1
+            kind: Kind = "changed" if paths else "unchanged"
+            if is_relabelled(old, new, paths):
+                kind = "relabelled"
+            kinds[kind] += 1
+            listed = paths if kinds[kind] <= task.examples else []
+            cause = cause_of_loss(before, after) if is_lost else None
+            changes.append(LineChange(kind, listed, cause))
+    except (*REFUSALS, KeyError) as exc:
+        reason = f"or another part has a line that is not a record in normal form; {VERIFY_HINT}"
+        raise CorpusError(task.new[0].part.path, reason) from exc
+    return changes, fields
+
+
+def _read_pairs(task: LinesTask) -> Iterator[tuple[bytes, bytes]]:
+    # Of NEW; only the lines of one question may have another order than in OLD.
+    waiting: dict[int, bytes] = {}
+    new_lines = enumerate(_read_lines(task.new))
+    for place, old in zip(task.places.tolist(), _read_lines(task.old), strict=True):
+        while place not in waiting:
+            waiting.update([next(new_lines)])
+        yield old, waiting.pop(place)
+
+
+def _read_lines(lines: Sequence[PartLines]) -> Iterator[bytes]:
+    for part, positions in lines:
+        yield from lines_of(part, open_columns(part), positions.tolist())
 
 
 def compare_records(old: _Object, new: _Object) -> list[str]:

@@ -1,4 +1,4 @@
-r"""Planning a comparison: can the corpora be compared, and which range does each task get?
+r"""Planning a comparison: can the corpora be compared, and how are they cut into ranges?
 
     sort order   evaluation_name · sample_hash · model_id · evaluation_id · sample_id · bytes
     compare by   evaluation_name · sample_hash · model_id ·                 sample_id
@@ -16,25 +16,27 @@ Ranges begin where parts begin. They do not depend on the number of jobs, so nei
 result.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise, takewhile
-from typing import NamedTuple
 
-from msgspec.structs import replace
+import numpy as np
 
+from fastrec.answers.codes import Array
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.selection import Selection
-from fastrec.answers.table import Query
-from fastrec.commands.diff.records import ChosenPart, CompareTask, ModelName, Scope
-from fastrec.corpus.manifest import MANIFEST, skipped_lines
-from fastrec.corpus.scan import Position, position_maker
+from fastrec.commands.diff.compare import Scope
+from fastrec.corpus.columns import PartColumns
+from fastrec.corpus.manifest import MANIFEST, KeyEntry, skipped_lines
+from fastrec.corpus.part_records import KEY_COLUMNS
+from fastrec.corpus.scan import Position, SplitHashes, position_maker
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.limits import current_limits
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import METRIC, METRIC_FIELDS
 from fastrec.storage import join
-from fastrec.summary.document import ModelSummary
+from fastrec.summary.document import results_by_name
 
 # The fields to compare by if none are given: the whole sort key except the run, which is new every
 # night. The metric is always compared by, where records name one.
@@ -43,6 +45,8 @@ BY = ("evaluation_name", "sample_hash", "model_id", "sample_id")
 # characters of a `sample_id` in a manifest; a longer one may be an integer in hexadecimal digits
 _LONGEST_ID = 1_000
 
+_PositionOf = Callable[[KeyEntry], Position]
+
 
 class ComparedCorpus(QuestionTable):
     """One of the two corpora, and what its summary says about the selected records."""
@@ -50,41 +54,27 @@ class ComparedCorpus(QuestionTable):
     def __init__(self, selection: Selection) -> None:
         super().__init__(selection)
         self.schema: Schema = CORPUS_LABELS[self.manifest.schema]
-        self.parts = [_chosen_part(selection, number) for number in range(len(selection.parts))]
-        self.results: dict[ModelName, ModelSummary] = {}
-        self.split: set[ModelName] = set()  # scopes with hashes, as in `SplitHashes`
-        for evaluation in self.evaluations:
-            scope = (evaluation.evaluation_name, evaluation.metric)
-            self.results |= {(*scope, model.model_id): model for model in evaluation.by_model}
-            if evaluation.split_hashes:
-                table = self.table(Query(evaluation_name=scope[0], metric=scope[1]))
-                self.split |= {(*scope, sample_hash) for sample_hash in table.split_hashes()}
-
-
-def _chosen_part(selection: Selection, number: int) -> ChosenPart:
-    part = selection.parts[number]
-    chosen = None if selection.is_whole else selection.scope_codes(number) >= 0
-    clusters = selection.clusters
-    if clusters is not None:
-        clusters = clusters[slice(*selection.starts[number : number + 2])]
-    return ChosenPart(
-        part.path, part.entry, selection.reader.columns_path(number), chosen, clusters
-    )
-
-
-class _Place(NamedTuple):
-    first: Position
-    last: Position
-    file: ChosenPart
+        self.results = results_by_name(self.evaluations)
 
 
 def scopes_with(fact: str, corpora: Iterable[ComparedCorpus]) -> frozenset[Scope]:
     """The scopes of which a corpus says something, such as `graded`."""
     return frozenset(
-        (one.evaluation_name, one.metric)
+        (scope.evaluation_name, scope.metric)
         for corpus in corpora
-        for one in corpus.scopes
-        if getattr(one, fact)
+        for scope in corpus.scopes
+        if getattr(scope, fact)
+    )
+
+
+def split_hashes(corpora: Iterable[ComparedCorpus]) -> SplitHashes:
+    """The hashes that are split: one that is split in one corpus is split in both here."""
+    return frozenset(
+        (evaluation.evaluation_name, evaluation.metric, sample_hash)
+        for corpus in corpora
+        for evaluation in corpus.evaluations
+        if evaluation.split_hashes
+        for sample_hash in corpus.table(evaluation).split_hashes()
     )
 
 
@@ -139,36 +129,85 @@ def fields_to_compare(
     return by
 
 
-def make_tasks(whole: CompareTask, old: ComparedCorpus, new: ComparedCorpus) -> list[CompareTask]:
-    """Cut the work into ranges."""
-    bound_fields = whole.fields
-    if any(_has_long_id(part) for part in (*old.parts, *new.parts)):
-        bound_fields = tuple(takewhile(lambda field: field != "sample_id", bound_fields))
-    position_of = position_maker(bound_fields)
-    places = []
-    for corpus in (old, new):
-        parts = [
-            _Place(position_of(part.entry.first), position_of(part.entry.last), part)
-            for part in corpus.parts
-        ]
-        if any(before.last > after.first for before, after in pairwise(parts)):
-            raise CorpusError(
-                join(corpus.corpus, MANIFEST), "does not list its parts in sort order"
-            )
-        places.append(parts)
-    if not any(places):
-        return []
-    cuts = _cuts([*places[0], *places[1]], current_limits().diff_range_records)
-    return [
-        replace(
-            whole,
-            old=_within(places[0], *bounds),
-            new=_within(places[1], *bounds),
-            bounds=bounds,
-            bound_fields=bound_fields,
-        )
-        for bounds in pairwise([None, *cuts, None])
+def make_ranges(
+    corpora: Sequence[ComparedCorpus], fields: Sequence[str]
+) -> list[tuple[list[int], ...]]:
+    """Cut the corpora into ranges of positions by some fields.
+
+    Return the numbers of the first record of each range and of the one after its last record, in
+    OLD and in NEW.
+    """
+    entries = [part.entry for corpus in corpora for part in corpus.selection.parts]
+    if any(_is_long(key.sample_id) for entry in entries for key in (entry.first, entry.last)):
+        fields = tuple(takewhile(lambda field: field != "sample_id", fields))
+    position_of = position_maker(fields)
+    starts = [(position_of(entry.first), entry.records) for entry in entries]
+    cuts = _cuts(sorted(starts), current_limits().diff_range_records)
+    bounds = [
+        [0, *_rows_at(corpus, cuts, position_of), int(corpus.selection.starts[-1])]
+        for corpus in corpora
     ]
+    return list(zip(*map(pairwise, bounds), strict=True))
+
+
+def _is_long(sample_id: int | str) -> bool:
+    return isinstance(sample_id, str) and len(sample_id) > _LONGEST_ID
+
+
+def _cuts(starts: Sequence[tuple[Position, int]], most_records: int) -> list[Position]:
+    """The positions at which ranges begin, except for the first.
+
+    Given are the positions at which parts begin, in order, and the numbers of their records.
+    """
+    cuts: list[Position] = []
+    records = 0
+    for start, number in starts:
+        begin = cuts[-1] if cuts else starts[0][0]
+        if records + number > most_records and start > begin:
+            cuts.append(start)
+            records = 0
+        records += number
+    return cuts
+
+
+def _rows_at(
+    corpus: ComparedCorpus, cuts: Sequence[Position], position_of: _PositionOf
+) -> Iterator[int]:
+    """Yield the number of the first record of a corpus at or after each position."""
+    selection = corpus.selection
+    entries = [part.entry for part in selection.parts]
+    ends = [position_of(entry.last) for entry in entries]
+    begins = [position_of(entry.first) for entry in entries]
+    if any(end > begin for end, begin in zip(ends, begins[1:], strict=False)):
+        raise CorpusError(join(corpus.corpus, MANIFEST), "does not list its parts in sort order")
+    for cut in cuts:
+        number = bisect_left(ends, cut)
+        row = 0
+        if number < len(ends) and begins[number] < cut:
+            row = _row_at(selection.columns(number), cut, position_of)
+        yield int(selection.starts[number]) + row
+
+
+def _row_at(columns: PartColumns, cut: Position, position_of: _PositionOf) -> int:
+    fields = {
+        field: (columns.values(name), columns.numbers(name)) for field, name in KEY_COLUMNS.items()
+    }
+
+    def position_at(row: int) -> Position:
+        key = {field: values[codes[row]] for field, (values, codes) in fields.items()}
+        return position_of(KeyEntry(**key))
+
+    return bisect_left(range(columns.records), cut, key=position_at)
+
+
+def numbers_in(selection: Selection, bounds: Sequence[int]) -> Array:
+    """The numbers of the selected records in a range."""
+    first = int(np.searchsorted(selection.starts, bounds[0], side="right")) - 1
+    parts = range(first, int(np.searchsorted(selection.starts, bounds[1])))
+    nothing = np.array([], dtype=np.int64)
+    numbers = np.concatenate([nothing, *map(selection.numbers, parts)])
+    begin, end = np.searchsorted(numbers, bounds).tolist()
+    return numbers[begin:end]
 
 
 def notices_of(old: ComparedCorpus, new: ComparedCorpus) -> Iterator[str]:
@@ -191,11 +230,6 @@ def notices_of(old: ComparedCorpus, new: ComparedCorpus) -> Iterator[str]:
                 f"{name!r} has no metric in common, so nothing of it is compared: OLD has {first}, "
                 f"NEW has {second}"
             )
-
-
-def _has_long_id(part: ChosenPart) -> bool:
-    ids = (part.entry.first.sample_id, part.entry.last.sample_id)
-    return any(isinstance(sample_id, str) and len(sample_id) > _LONGEST_ID for sample_id in ids)
 
 
 def _metrics_of(corpus: ComparedCorpus) -> dict[str, list[str]]:
@@ -244,25 +278,3 @@ def _sample_fields(sort_fields: Sequence[str], by: Sequence[str]) -> tuple[str, 
     return next(
         (fields[:end] for end in range(len(fields)) if _names_a_sample(fields[:end])), fields
     )
-
-
-def _cuts(parts: Sequence[_Place], most_records: int) -> list[Position]:
-    """The positions at which ranges begin, except for the first: starts of parts."""
-    starts = sorted((part.first, part.file.entry.records) for part in parts)
-    cuts: list[Position] = []
-    records = 0
-    for start, number in starts:
-        begin = cuts[-1] if cuts else starts[0][0]
-        if records + number > most_records and start > begin:
-            cuts.append(start)
-            records = 0
-        records += number
-    return cuts
-
-
-def _within(
-    parts: Sequence[_Place], low: Position | None, high: Position | None
-) -> list[ChosenPart]:
-    """The parts that may have records of a range."""
-    parts = [part for part in parts if high is None or part.first < high]
-    return [part.file for part in parts if low is None or part.last >= low]

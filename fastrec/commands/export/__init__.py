@@ -17,64 +17,54 @@ import shutil
 import time
 import tomllib
 from collections.abc import Iterator, Sequence
-from importlib import import_module
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
+from msgspec.structs import replace
 
 from fastrec._version import __version__
 from fastrec.commands.export.pairs import Details, read_details, write_pairs
 from fastrec.commands.export.table import ExportTask, has_metrics, table_columns, write_table
-from fastrec.corpus.manifest import Manifest, skipped_lines
+from fastrec.corpus.manifest import Manifest, indented_json, skipped_lines
 from fastrec.corpus.output import Kind
 from fastrec.corpus.publish import LocalOutput, check_output, open_local_output
 from fastrec.corpus.reader import CorpusReader, open_corpus
-from fastrec.corpus.scan import run_in_order, with_progress
-from fastrec.corpus.secrets import SecretsTask, list_secrets, search_part
+from fastrec.corpus.scan import run_on_parts
+from fastrec.corpus.secrets import list_secrets, search_part
 from fastrec.engine import check_jobs
-from fastrec.errors import SecretsError, UsageError, naming, need, shown
+from fastrec.errors import SecretsError, UsageError, check_choice, naming, need, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.judge.secrets import secrets_in
 from fastrec.notebook import Framed
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
-from fastrec.schemas.schema import Schema
 from fastrec.schemas.view import REFUSALS
 from fastrec.storage import is_url
+from fastrec.storage.local import LOCAL
 
 if TYPE_CHECKING:
     from fastrec.answers.selection import Selection
 
 FORMATS = ("parquet", "csv", "matrix", "pairs")
 _MARKER = "export.json"
-_CONFIGS = {
-    "parquet": "data/*.parquet",
-    "csv": "records.csv",
-}  # the files that the viewer shows
 
 
 def _readme(form: str, manifest: Manifest, notices: list[str], *, raw_cells: bool) -> str:
     texts = tomllib.loads(Path(__file__).with_name("readme.toml").read_text(encoding="utf-8"))
-    by_version = (
-        "with_metrics" if has_metrics(CORPUS_LABELS[manifest.schema]) else "without_metrics"
-    )
-    columns = texts[form]["about"].replace("{version}\n", texts[form][by_version])
-    columns = columns.replace("{measures}\n", texts["measures"])
-    cells = (
-        "" if form in ("parquet", "pairs") else "\n" + texts["raw_cells" if raw_cells else "cells"]
-    )
-    front_matter = ""
-    if form in _CONFIGS:
-        data_files = f'  data_files:\n  - split: train\n    path: "{_CONFIGS[form]}"\n'
-        front_matter = f"---\nconfigs:\n- config_name: default\n{data_files}---\n\n"
+    schema = CORPUS_LABELS[manifest.schema]
+    of_version = texts[form]["with_metrics" if has_metrics(schema) else "without_metrics"]
+    about = texts[form]["about"].format(version=of_version, measures=texts["measures"])
+    front_matter = texts[form].get("front_matter", "")
+    if form in ("csv", "matrix"):
+        about += "\n" + texts["raw_cells" if raw_cells else "cells"]
     return (
         f"{front_matter}# Evaluation records\n\n"
         f"{manifest.records:,} records of schema `{manifest.schema}`, exported by fastrec from "
-        "the corpus whose "
-        f"`text_xxh3_128` is `{manifest.text_xxh3_128}`.\n\n{columns}{cells}"
+        f"the corpus whose `text_xxh3_128` is `{manifest.text_xxh3_128}`.\n\n{about}"
     ) + "".join(f"\n{notice}\n" for notice in notices)
 
 
@@ -128,7 +118,12 @@ def export(
         ShardError: A part cannot be read completely. Nothing was published.
     """
     started = time.perf_counter()
-    _check(format, jobs, raw_cells=raw_cells)
+    check_choice("format", format, FORMATS)
+    if raw_cells and format == "parquet":
+        raise UsageError("raw cells are an option of csv and matrix: Parquet has all text as it is")
+    check_jobs(jobs)
+    if format == "parquet":
+        need("Parquet", "pyarrow")
     if details is not None and format != "pairs":
         raise UsageError("details are an option of pairs")
     given = read_details(None if details is None else os.fspath(details))
@@ -140,7 +135,8 @@ def export(
     wanted = make_filters(**filters)
     reader = open_corpus(corpus)  # raises UsageError if it is not a corpus, before anything is done
     manifest = reader.manifest
-    if format == "pairs" and CORPUS_LABELS[manifest.schema] is not NEWEST_SCHEMA:
+    schema = CORPUS_LABELS[manifest.schema]
+    if format == "pairs" and schema is not NEWEST_SCHEMA:
         raise UsageError(
             f"pairs have records of {NEWEST_SCHEMA.name}: normalize with --schema "
             f"{NEWEST_SCHEMA.name}"
@@ -152,6 +148,7 @@ def export(
         contextlib.ExitStack() as stack,
     ):
         stack.callback(made.clear)  # after a failure too: the next run cannot use its files
+        staging = made.staging
         selection = None
         if wanted or format == "matrix":
             # numpy starts threads, as pyarrow does
@@ -164,33 +161,32 @@ def export(
         skipped = " ".join(map(str.strip, skipped_lines(manifest.skipped)))
         notices = [skipped] if skipped else []
         notices += [f"only records that match {wanted}"] if wanted else []
-        if selection and format == "matrix":
-            from fastrec.commands.export.matrix import write_matrix  # noqa: PLC0415 - as above
+        run = partial(run_on_parts, tasks=tasks, stage="write", progress=progress)
+        with naming(str(staging)):
+            if selection and format == "matrix":
+                from fastrec.commands.export.matrix import write_matrix  # noqa: PLC0415 - as above
 
-            with naming(str(made.staging)):
-                notices += write_matrix(
-                    selection, Path(made.work), made.staging, raw_cells=raw_cells
-                )
-        else:
-            parts = [task.part for task in tasks]
-            if format == "pairs":
-                notices += write_pairs(
-                    with_progress(tasks, parts, progress, "write"), made.staging, given
-                )
-            else:
-                text_bytes = sum(part.entry.text_bytes for part in parts)
-                task = write_table if format == "csv" else _write_parquet
-                done = run_in_order(task, tasks, text_bytes=text_bytes, jobs=jobs)
-                list(with_progress(done, parts, progress, "write"))
-                _finish(
-                    format, made, [task.output for task in tasks], CORPUS_LABELS[manifest.schema]
-                )
-        manifest = msgspec.structs.replace(manifest, records=sum(task.records for task in tasks))
-        with naming(str(made.staging)):
-            files = _describe(format, made.staging, manifest, notices, wanted, raw_cells=raw_cells)
+                notices += write_matrix(selection, Path(made.work), staging, raw_cells=raw_cells)
+            elif format == "pairs":
+                each = run(lambda task: task, jobs=1)  # for the progress
+                notices += write_pairs(each, staging, given)
+            elif format == "csv":
+                with (staging / "records.csv").open("wb") as table:
+                    table.write(",".join(table_columns(schema)).encode() + b"\n")
+                    for path in run(write_table, jobs=jobs):
+                        with open(path, "rb") as rows:  # noqa: PTH123
+                            shutil.copyfileobj(rows, table, 1 << 20)
+            elif tasks:
+                list(run(_write_parquet, jobs=jobs))
+            else:  # a file without rows, for a corpus without records
+                from fastrec.commands.export.parquet import open_writer  # noqa: PLC0415 - as above
+
+                open_writer(str(staging / "data" / "part-00000.parquet"), schema).close()
+            manifest = replace(manifest, records=sum(task.records for task in tasks))
+            files = _describe(format, staging, manifest, notices, wanted, raw_cells=raw_cells)
         made.publish()
     return Exported(
-        output=os.fspath(output),
+        output=target,
         format=format,
         rows=manifest.records,
         files=len(files),
@@ -205,15 +201,11 @@ def _check_secrets(
     tasks: Sequence[ExportTask], details: Details, jobs: int, progress: Progress | None
 ) -> None:
     """SecretsError if records or details have what looks like a credential."""
-    parts = [task.part for task in tasks]
-    searched = [SecretsTask(task.part, task.chosen) for task in tasks]
-    text_bytes = sum(part.entry.text_bytes for part in parts)
-    results = run_in_order(search_part, searched, text_bytes=text_bytes, jobs=jobs)
     found = [
         f"{finding.path} {finding.message} (details)"
         for finding in secrets_in(msgspec.to_builtins(details))
     ]
-    found += list_secrets(with_progress(results, parts, progress, "check"))
+    found += list_secrets(run_on_parts(search_part, tasks, "check", jobs=jobs, progress=progress))
     if found:
         raise SecretsError("\n  ".join(found))
 
@@ -230,16 +222,6 @@ def _listed_files(document: bytes) -> set[str]:
         return {"README.md", *msgspec.json.decode(document, type=_Listing).files}
     except REFUSALS:
         return set()
-
-
-def _check(form: str, jobs: int, *, raw_cells: bool) -> None:
-    if form not in FORMATS:
-        raise UsageError(f"there is no format {form!r}; the formats are {', '.join(FORMATS)}")
-    if raw_cells and form == "parquet":
-        raise UsageError("raw cells are an option of csv and matrix: Parquet has all text as it is")
-    check_jobs(jobs)
-    if form == "parquet":
-        need("Parquet", "pyarrow")
 
 
 def _make_tasks(
@@ -267,33 +249,20 @@ def _make_tasks(
         if records or not chosen:
             yield ExportTask(
                 part,
-                corpus.columns_path(number),
-                str(folder / f"part-{next(files):05d}.{form}"),
-                corpus.manifest.schema,
-                raw_cells,
-                records,
-                text_bytes,
                 chosen,
+                output=str(folder / f"part-{next(files):05d}.{form}"),
+                label=corpus.manifest.schema,
+                raw_cells=raw_cells,
+                records=records,
+                text_bytes=text_bytes,
             )
 
 
 def _write_parquet(task: ExportTask) -> None:
     """Write Parquet with pyarrow, which only workers import."""
-    import_module("fastrec.commands.export.parquet").write_parquet(task)
+    from fastrec.commands.export.parquet import write_parquet  # noqa: PLC0415
 
-
-def _finish(form: str, made: LocalOutput, files: Sequence[str], schema: Schema) -> None:
-    """Join the files of the parts if the format is a single table."""
-    with naming(str(made.staging)):
-        if form == "csv":
-            with (made.staging / "records.csv").open("wb") as table:
-                table.write(",".join(table_columns(schema)).encode() + b"\n")
-                for path in files:
-                    with open(path, "rb") as file:  # noqa: PTH123
-                        shutil.copyfileobj(file, table, 1 << 20)
-        elif not files:  # a file without rows, for a corpus without records
-            path = str(made.staging / "data" / "part-00000.parquet")
-            import_module("fastrec.commands.export.parquet").open_writer(path, schema).close()
+    write_parquet(task)
 
 
 def _describe(
@@ -319,13 +288,9 @@ def _describe(
     if filters:
         given = msgspec.structs.asdict(filters)
         about["filters"] = {name: value for name, value in given.items() if value}
-    (staging / "README.md").write_text(
-        _readme(form, manifest, notices, raw_cells=raw_cells), encoding="utf-8"
-    )
-    (staging / _MARKER).write_bytes(
-        msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n"
-    )
+    readme = _readme(form, manifest, notices, raw_cells=raw_cells)
+    (staging / "README.md").write_text(readme, encoding="utf-8")
+    (staging / _MARKER).write_bytes(indented_json(about))
     for path in filter(Path.is_file, staging.rglob("*")):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+        LOCAL.sync(str(path))
     return files

@@ -226,8 +226,7 @@ class AnswersDataset(LazyDataset):
     def _sources(self, rows: _Rows) -> pa.Array:
         if not has_sources(self.selection.manifest):
             return pa.nulls(len(rows.positions), pa.string())
-        entry = self.selection.parts[rows.part].entry
-        sources = read_sources(self.selection.corpus, entry, rows.positions.tolist())
+        sources = read_sources(self.selection.parts[rows.part], rows.positions.tolist())
         return pa.array([f"{source.shard}:{source.line}" for source in sources], pa.string())
 
     def _questions(self, rows: _Rows) -> pa.Array:

@@ -26,6 +26,7 @@ from typing import Any
 import msgspec
 
 from fastrec.commands.export.table import ExportTask
+from fastrec.corpus.manifest import indented_json
 from fastrec.errors import UsageError, counted, shown
 from fastrec.filters import matches_any
 from fastrec.judge.aggregate import (
@@ -247,7 +248,7 @@ def write_pairs(tasks: Iterable[ExportTask], root: Path, details: Details) -> li
     notices = _check(document for _, document in aggregates)
     for run, document in aggregates:
         path = run.samples.with_name(f"{run.name}.json")
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+        path.write_bytes(indented_json(document))
     if not relabelled:
         return notices
     labels = ", ".join(f"{label} ({count:,})" for label, count in sorted(relabelled.items()))

@@ -18,12 +18,13 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from fastrec.corpus.reader import lines_of, open_columns
-from fastrec.corpus.scan import VERIFY_HINT, PartFile
+from fastrec.corpus.scan import PartFile, decoding
+from fastrec.corpus.secrets import ChosenTask
 from fastrec.csv_writer import CsvWriter
-from fastrec.errors import CorpusError, naming, shown
+from fastrec.errors import naming
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
-from fastrec.schemas.view import REFUSALS, view, view_decoder
+from fastrec.schemas.view import view, view_decoder
 from fastrec.sorting.keys import METRIC
 
 Row = TypeVar("Row")
@@ -63,15 +64,12 @@ def measure(output: Any, turns: Any) -> tuple[int | None, int, int]:
     return sum(said) if said else None, len(turns), calls
 
 
-class ExportTask(msgspec.Struct, frozen=True):
-    part: PartFile
-    columns: str  # path
+class ExportTask(ChosenTask, frozen=True, kw_only=True):
     output: str
     label: str  # the schema version, as the manifest spells it
     raw_cells: bool  # whether text that a spreadsheet would evaluate stays as it is
     records: int  # to export
     text_bytes: int  # of these records
-    chosen: bytes = b""  # a byte for each record, 0 if it is left out; nothing if all are exported
 
     @property
     def schema(self) -> Schema:
@@ -81,13 +79,9 @@ class ExportTask(msgspec.Struct, frozen=True):
         self, decode: Callable[[bytes], Row], chunk_bytes: int
     ) -> Iterator[tuple[list[Row], int]]:
         """Yield the decoded records of the part, and the size of their text, chunk by chunk."""
-        columns = open_columns(self.columns, self.part)
         positions = compress(range(self.part.entry.records), self.chosen or repeat(1))
-        lines = lines_of(self.part, columns, positions)
+        lines = lines_of(self.part, open_columns(self.part), positions)
         return read_rows(self.part, lines, decode, chunk_bytes)
-
-    def __str__(self) -> str:
-        return f"exporting {shown(self.part.path)}"
 
 
 def read_rows(
@@ -96,7 +90,7 @@ def read_rows(
     """Decode lines of a part; yield about `chunk_bytes` of text at a time, and its size."""
     rows: list[Row] = []
     size = 0
-    try:
+    with decoding(part):
         for line in lines:
             rows.append(decode(line))
             size += len(line) + 1
@@ -104,9 +98,6 @@ def read_rows(
                 yield rows, size
                 rows = []
                 size = 0
-    except REFUSALS as exc:
-        reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
-        raise CorpusError(part.path, reason) from exc
     if rows:
         yield rows, size
 
@@ -161,8 +152,8 @@ def double_of(value: Raw) -> tuple[str, str]:
     return (text, "number") if "." in text or "e" in text else (f"{text}.0", "integer")
 
 
-def write_table(task: ExportTask) -> None:
-    """Write the rows of one part without a header. Runs in a worker."""
+def write_table(task: ExportTask) -> str:
+    """Write the rows of one part without a header, and return the path. Runs in a worker."""
     decode = _line_decoder(task.schema)
     row_of = partial(_row, has_metrics=has_metrics(task.schema))
     output = Path(task.output)
@@ -170,6 +161,7 @@ def write_table(task: ExportTask) -> None:
         writer = CsvWriter(file, raw_cells=task.raw_cells)
         for lines, _ in task.rows(decode, CHUNK_BYTES):
             writer.writerows(map(row_of, lines))
+    return task.output
 
 
 def _row(line: Any, *, has_metrics: bool) -> tuple[Any, ...]:

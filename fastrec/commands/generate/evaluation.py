@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fastrec.commands.generate import tasks
-from fastrec.commands.generate.agents import agent, tool_turns
 from fastrec.commands.generate.producers import Producer, Record
 from fastrec.commands.generate.tasks import STYLES, Reply, Task, Trial
 from fastrec.commands.generate.text import PhraseTable, PhraseTables, Rng, phrase_tables, table
@@ -73,10 +72,10 @@ TASKS: Mapping[str, Callable[[Rng, int], Task]] = {
     "word_problems": tasks.problem,
     "open_answers": tasks.explanation,
     "world_tongues": tasks.tongue,
-    "help_desk": tasks.help_desk,
+    "help_desk": partial(tasks.scripted, "desk"),
     "small_talk_world": tasks.small_talk,
-    "booking_agent": partial(agent, "travel"),
-    "shell_agent": partial(agent, "shell"),
+    "booking_agent": partial(tasks.scripted, "agents", role="travel"),
+    "shell_agent": partial(tasks.scripted, "agents", role="shell"),
 }
 TEXTS = ("evaluation", "words")
 
@@ -200,7 +199,7 @@ def _random_answer(
             calls = [_random_call(rng, log) for _ in range(2 if rng.chance(0.15) else 1)]
             comment = write(10, 30) if rng.chance(0.5) else ""
             output = log.write(rng, rng.long_tail(50, 900))
-            turns[2:2] = tool_turns(calls, comment, output)
+            turns[2:2] = tasks.tool_turns(calls, comment, output)
     extracted = rng.choice("ABCD") if evaluation.choices else str(rng.below(1000))
     score = rng.below(5) / 4 if evaluation.graded else trial.succeeds()
     return Reply(write(size, 12 * size), extracted, score, write(2 * size, 20 * size), turns)

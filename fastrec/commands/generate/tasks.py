@@ -1,13 +1,15 @@
 """Tasks: questions of an evaluation, with the answers that models of any ability give to them.
 
-A model gives a right answer with some probability, in one of four styles. A wrong answer has a
-visible cause: a slip in one step, another choice, a result that was misread. Texts are in TOML
-files in `data/`. All facts are common knowledge in our own words.
+A task is made from a script: facts to draw, texts that name them, and what differs between right
+and wrong answers. A model makes each point of an answer with some probability, in one of four
+styles. A wrong answer has a visible cause: a slip in one step, another choice, a result that was
+misread. Scripts are tables of TOML files in `data/`; `agents.toml` describes them. All facts are
+common knowledge in our own words.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from itertools import zip_longest
+from itertools import compress, zip_longest
 from operator import add, floordiv, mul, sub, truediv
 from typing import Any, NamedTuple
 
@@ -16,8 +18,8 @@ from fastrec.commands.generate.text import Rng, table
 
 # How models write, by number: 0 briefly, 1 friendly, 2 step by step, 3 in Markdown and LaTeX.
 STYLES = 4
-Texts = Mapping[str, Any]
 Facts = dict[str, Any]
+Mistake = Callable[[Rng, Facts], None]  # changes the facts of a right answer
 
 
 class Trial(NamedTuple):
@@ -37,7 +39,7 @@ class Reply(NamedTuple):
 
     text: str
     extracted: str
-    score: float  # A boolean, or for graded evaluations the share of what was asked for.
+    score: float  # The share of what was asked for.
     reasoning: str | None = None
     # The turns before the answer, without `turn_idx`. Only conversations have them.
     turns: Sequence[Record] = ()
@@ -56,50 +58,104 @@ class Task(NamedTuple):
     also: str = ""
 
 
-def draw(rng: Rng, specs: Texts, facts: Facts) -> None:
-    """Add facts by name, as the tables in `data/` describe them.
+def scripted(file: str, rng: Rng, number: int, role: str = "") -> Task:
+    """Make a task from a file of scripts, or from the part of it for a role; they take turns."""
+    scripts = table(file)[role] if role else table(file)
+    tasks = scripts["tasks"]
+    return _task(rng, {**scripts, **tasks[number % len(tasks)]})
 
-    A number is drawn from `[low, high]` or `[low, high, step]`, and a text from a list or the name
-    of a list; several names get the first items in random order. A table in a list is a further
-    list of facts. Other texts are formulas that begin with `=`, or templates. `lines` are a
-    listing, sorted by what follows a tab.
+
+def _task(rng: Rng, script: Facts, mistake: Mistake | None = None) -> Task:
+    """Draw the facts of a script. `mistake` makes them wrong; without it, an outcome does."""
+    _draw(rng, script.get("draw", {}), script)
+    right = dict(script)
+    _set_outcome(rng, "right", right)
+    return Task(
+        raw=_fill(right["ask"], right),
+        reference=_fill(right.get("reference", "{value}"), right),
+        subject=right["subject"],
+        tags=[tag.format(**right) for tag in right["tags"]],
+        answer=partial(_answer, script, mistake),
+        choices=right.get("choices"),
+        also=right.get("also", "").format(**right),
+    )
+
+
+def _fill(text: str, facts: Facts) -> str:
+    """Fill in the texts that a text names, and the facts that those name."""
+    return text.format(**facts).format(**facts)
+
+
+def _draw(rng: Rng, specs: Mapping[str, Any], facts: Facts) -> None:
+    """Add facts by name, as `data/agents.toml` describes them.
+
+    A table in a list is a further list of facts.
     """
     for names, given in specs.items():
         spec = facts.get(given, given) if isinstance(given, str) else given
         if isinstance(spec, dict):
             lines = [line.format(**facts) for line in spec["lines"]]
-            facts[names] = "\n".join(sorted(lines, key=lambda line: line.rpartition("\t")[2]))
+            after = spec.get("after", "\t")
+            facts[names] = "\n".join(sorted(lines, key=lambda line: line.rpartition(after)[2]))
         elif not isinstance(spec, list):
-            facts[names] = _computed(spec, facts) if isinstance(spec, str) else spec
+            facts[names] = _computed(spec, facts)
         elif " " in names:
             items = range(spec[0], spec[1] + 1) if isinstance(spec[0], int) else spec
-            facts.update(zip(names.split(), rng.shuffled(items), strict=False))
+            wanted = names.replace("<", "").split()
+            drawn = rng.shuffled(items)[: len(wanted)]
+            facts.update(zip(wanted, sorted(drawn) if "<" in names else drawn, strict=False))
         elif isinstance(spec[0], int):
             facts[names] = rng.between(*spec)
         else:
             facts[names] = rng.choice(spec)
             if isinstance(facts[names], dict):
-                draw(rng, facts.pop(names), facts)
+                _draw(rng, facts.pop(names), facts)
 
 
-def _computed(spec: str, facts: Facts) -> Any:
-    if spec.startswith("= "):
-        return _step(spec.removeprefix("= "), facts).value
-    return spec.format(**facts)
+def _computed(spec: Any, facts: Facts) -> Any:
+    """The result of a formula, which begins with `=`; a text with its facts; or a number."""
+    if not isinstance(spec, str):
+        return spec
+    return _step(spec[2:], facts).value if spec.startswith("= ") else spec.format(**facts)
 
 
-def reply(shown: Facts, style: int, score: float, turns: Sequence[Record] = ()) -> Reply:
-    """Fill in the texts of an answer: `value`, `tell`, the style, and `think`."""
-    shown = {**shown, "value": shown["value"].format(**shown)}
-    shown["told"] = shown["tell"].format(**shown)
-    text = shown["styles"][style].format(**shown)
-    return Reply(text, shown["value"], score, shown["think"].format(**shown), turns)
+def _set_outcome(rng: Rng, outcome: str, facts: Facts) -> None:
+    facts["outcome"] = outcome
+    _draw(rng, facts.get("outcomes", {}).get(outcome, {}), facts)
 
 
-def _answer(shown: Facts, mistake: Callable[[Rng], Texts], trial: Trial) -> Reply:
-    """Answer rightly, or with what `mistake` changes."""
-    right = trial.succeeds()
-    return reply(shown if right else {**shown, **mistake(trial.rng)}, trial.style, right)
+def _answer(script: Facts, mistake: Mistake | None, trial: Trial) -> Reply:
+    """Make as many points as the model can, do the steps that the outcome allows, and answer."""
+    rng = trial.rng
+    style = trial.style
+    facts = dict(script)
+    points = facts.get("points", [""])
+    successes = [trial.succeeds() for _ in points]
+    count = sum(successes)
+    facts["made"] = list(compress(points, successes))
+    if "said" in facts:  # a wrong and a right text for each point
+        facts["said"] = [
+            said[success] for said, success in zip(facts["said"], successes, strict=True)
+        ]
+    if "endings" in facts:
+        facts["ending"] = facts["endings"][style]
+    if mistake and not count:
+        mistake(rng, facts)
+    else:
+        _set_outcome(rng, facts.get("scale", ("wrong", "right"))[count], facts)
+    turns = conversation(*(_fill(text, facts) for text in facts.get("turns", ())))
+    for step in facts.get("steps", ()):
+        is_allowed = facts["outcome"] in step.get("when", facts["outcome"])
+        if is_allowed and ("chance" not in step or rng.chance(step["chance"])):
+            turns += _turns(step, facts, trial)
+            if not count and "mistakes" in step:
+                _set_outcome(rng, rng.choice(step["mistakes"]), facts)
+    if "value" in facts:
+        facts["value"] = _fill(facts["value"], facts)
+    facts["told"] = _fill(facts["tell"], facts)
+    text = facts["styles"][style].format(**facts)
+    reasoning = facts["think"].format(**facts)
+    return Reply(text, facts.get("value", text), count / len(points), reasoning, turns)
 
 
 def conversation(*contents: str) -> list[Record]:
@@ -110,6 +166,46 @@ def conversation(*contents: str) -> list[Record]:
     ]
 
 
+def _turns(step: Facts, facts: Facts, trial: Trial) -> list[Record]:
+    """The turns of a step: calls of tools, which may fail the first time, and their outputs."""
+    rng = trial.rng
+    turns = []
+    comment = step.get("comment", "") if trial.style or "always" in step else ""
+    calls = _calls(step, facts, rng)
+    if "fails" in step and rng.chance(step["fails"]):
+        turns = tool_turns(calls, comment.format(**facts), step["error"].format(**facts))
+        if "retry" not in step:
+            _set_outcome(rng, "gives up", facts)
+            return turns
+        comment = step["retry"]
+        calls = _calls(step, facts, rng)
+    _draw(rng, step.get("draw", {}), facts)
+    if calls:
+        turns += tool_turns(calls, comment.format(**facts), step["output"].format(**facts))
+    return turns
+
+
+def _calls(step: Facts, facts: Facts, rng: Rng) -> list[Record]:
+    calls = []
+    for template in step.get("calls", ()):
+        call: Record = {"id": f"call_{rng.bits(48):012x}", "name": template["name"]}
+        if "arguments" in template:
+            arguments = template["arguments"].items()
+            call["arguments"] = {key: _computed(value, facts) for key, value in arguments}
+        calls.append(call)
+    return calls
+
+
+def tool_turns(calls: list[Record], comment: str, output: str) -> list[Record]:
+    """A turn with the calls, and a turn with what the tools returned."""
+    turn: Record = {"role": "assistant", "tool_calls": calls}
+    if comment:
+        turn["content"] = comment
+    ids = [call["id"] for call in calls]
+    called = ids[0] if len(ids) == 1 else ids
+    return [turn, {"role": "tool", "content": output, "tool_call_id": called}]
+
+
 # Questions about facts with four choices. Wrong choices are values of similar rows of the same
 # table.
 
@@ -117,7 +213,7 @@ _NEAR = 6  # wrong choices come from so many rows before and after a row
 
 
 @cache
-def facts() -> Sequence[Facts]:
+def facts_with_choices() -> Sequence[Facts]:
     """The questions of all tables; the topics take turns.
 
     `others` are answers that are plausible and wrong, and `lure` is the wrong one that most would
@@ -127,7 +223,7 @@ def facts() -> Sequence[Facts]:
     return [fact for turn in zip_longest(*topics) for fact in turn if fact]
 
 
-def _topic(name: str, texts: Texts) -> list[Facts]:
+def _topic(name: str, texts: Facts) -> list[Facts]:
     """Make the questions for values, followed by those for keys."""
     rows = [(*map(str.strip, row.split("|")), "") for row in texts["rows"].strip().splitlines()]
     questions = []
@@ -149,70 +245,45 @@ def _topic(name: str, texts: Texts) -> list[Facts]:
 
 
 def trivia(rng: Rng, number: int) -> Task:
-    fact = facts()[number % len(facts())]
-    answer = fact["answer"]
-    lure = fact["lure"]
-    wrong = [other for other in rng.shuffled(fact["others"]) if other not in (answer, lure)]
-    if lure:
-        wrong.insert(0, lure)
-    choices = rng.shuffled([answer, *wrong[:3]])
-    letters = dict(zip(choices, "ABCD", strict=True))
-    raw = "\n".join([fact["question"], *(f"{letters[choice]}. {choice}" for choice in choices)])
-    quoted = ", ".join(f'"{choice}"' for choice in choices)
-    right = _chosen(letters, answer)
-    shown = {**table("facts"), **fact, "choices": quoted, **right}
-    tags = ["choice", fact["topic"]]
-    reply_to = partial(_answer, shown, partial(_wrong_choice, fact, letters))
-    return Task(raw, right["value"], fact["subject"], tags, reply_to, choices)
+    questions = facts_with_choices()
+    fact = questions[number % len(questions)]
+    known = (fact["answer"], fact["lure"])
+    others = [other for other in rng.shuffled(fact["others"]) if other not in known]
+    wrong = [fact["lure"], *others] if fact["lure"] else others
+    choices = rng.shuffled([fact["answer"], *wrong[:3]])
+    script = {**table("facts"), **fact, "choices": choices}
+    _choose(script, fact["answer"])
+    return _task(rng, script, _choose_wrong)
 
 
-def _chosen(letters: Mapping[str, str], chosen: str) -> dict[str, str]:
-    doubt = next(choice for choice in letters if choice != chosen)
-    return {"chosen": chosen, "value": letters[chosen], "doubt": doubt}
+def _choose(facts: Facts, chosen: str) -> None:
+    choices = facts["choices"]
+    letter = "ABCD"[choices.index(chosen)]
+    facts |= {"chosen": chosen, "value": letter, "doubt": choices[chosen == choices[0]]}
 
 
-def _wrong_choice(fact: Facts, letters: Mapping[str, str], rng: Rng) -> Texts:
+def _choose_wrong(rng: Rng, facts: Facts) -> None:
     if rng.chance(0.04):
-        unsure: Texts = table("facts")["unsure"]
-        return unsure
-    if fact["lure"] and rng.chance(0.6):
-        return _chosen(letters, fact["lure"])
-    return _chosen(letters, rng.choice([choice for choice in letters if choice != fact["answer"]]))
+        facts |= facts["unsure"]
+    elif facts["lure"] and rng.chance(0.6):
+        _choose(facts, facts["lure"])
+    else:
+        wrong = [choice for choice in facts["choices"] if choice != facts["answer"]]
+        _choose(facts, rng.choice(wrong))
 
 
-# Open questions, graded by how many points of the reference an answer makes.
-
-
-def explanation(_: Rng, number: int) -> Task:
+def explanation(rng: Rng, number: int) -> Task:
     """Make an open question; all combinations of topic, reader and limit differ."""
     texts = table("explanations")
-    round_number, place = divmod(number, len(texts["topics"]))
-    topic = texts["topics"][place]
+    round_number, place = divmod(number, len(texts["tasks"]))
     turn = round_number + place
-    reader = texts["readers"][turn % len(texts["readers"])]
-    limit = texts["limits"][turn % len(texts["limits"])]
-    raw = " ".join(filter(None, (topic["ask"], reader, limit)))
-    tags = ["explanation", topic["ask"].partition(" ")[0].lower()]
-    answer = partial(_explain, topic)
-    return Task(raw, " ".join(topic["points"]), topic["subject"], tags, answer, also=topic["short"])
-
-
-def _explain(topic: Texts, trial: Trial) -> Reply:
-    texts = table("explanations")
-    total = len(topic["points"])
-    points = [point for point in topic["points"] if trial.succeeds()]
-    count = len(points)
-    sentences = points if count > 1 else [topic["myth"], *points]
-    text = texts["openings"][trial.style] + " ".join(sentences)
-    if trial.style == 3:
-        if len(sentences) > 2:
-            bullets = "\n".join(f"- {sentence}" for sentence in sentences)
-            text = texts["list"].format(ask=topic["ask"], list=bullets)
-        text += texts["link"].format(**topic)
-    unsure, partly_sure, sure = texts["sure"]
-    doubt = unsure if count < 2 else partly_sure if count < total else sure
-    reasoning = (texts["reasoning"] + doubt).format(ask=topic["ask"], count=count)
-    return Reply(text, text, count / total, reasoning)
+    script = {
+        **texts,
+        **texts["tasks"][place],
+        "reader": texts["readers"][turn % len(texts["readers"])],
+        "limit": texts["limits"][turn % len(texts["limits"])],
+    }
+    return _task(rng, script)
 
 
 # Word problems: numbers are drawn, the result follows from them, and answers show the steps. A
@@ -226,8 +297,7 @@ _OPERATIONS: Mapping[str, Callable[[float, float], float]] = {
     "÷": truediv,
     "//": floordiv,
 }
-# The operation that a model takes by mistake.
-_CONFUSED = {"+": "×", "−": "+", "×": "+", "÷": "×"}
+_CONFUSED = str.maketrans("+−×÷", "×++×")  # the operation that a model takes by mistake
 _LATEX = str.maketrans({"×": r"\times", "÷": r"\div", "−": "-"})
 
 
@@ -249,27 +319,25 @@ def problem(rng: Rng, number: int, language: str = "en") -> Task:
     texts = problems["texts"][language]
     names = [name for name in problems["kinds"] if name in texts]
     name = names[number % len(names)]
-    kind = problems["kinds"][name]
-    shown = {**problems, **texts, **texts[name]}
-    draw(rng, {**kind["draw"], "name other third": "names"}, shown)
-    shown |= _written(_solve(kind["steps"], shown))
-    answer = partial(_answer, shown, lambda rng: _written(_mistaken(rng, kind, shown)))
-    tags = [name, language, "units"] if "unit" in kind else [name, language]
-    return Task(shown["ask"].format(**shown), shown["value"], "arithmetic", tags, answer)
+    script = {**problems, **texts, **problems["kinds"][name], **texts[name]}
+    script |= {"kind": name, "language": language}
+    _draw(rng, script.pop("draw"), script)
+    _write(script, _solve(script["formulas"], script))
+    return _task(rng, script, _miscalculate)
 
 
-def _written(solution: Sequence[_Step]) -> dict[str, str]:
-    """The steps and their result as texts."""
+def _write(facts: Facts, solution: Sequence[_Step]) -> None:
+    """Add the steps and their result as texts."""
     steps = [str(step) for step in solution]
-    return {
+    facts |= {
         "value": str(solution[-1].value),
-        "steps": ", ".join(steps),
+        "working": ", ".join(steps),
         "numbered": "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1)),
         "latex": "\n".join(f"$${step.translate(_LATEX)}$$" for step in steps),
     }
 
 
-def _step(formula: str, numbers: Texts) -> _Step:
+def _step(formula: str, numbers: Facts) -> _Step:
     """Compute `left operation right`, in which names stand for numbers."""
     left_name, operation, right_name = formula.split()
     left = numbers[left_name] if left_name in numbers else int(left_name)
@@ -279,55 +347,49 @@ def _step(formula: str, numbers: Texts) -> _Step:
     return _Step(left, operation, right, int(value) if value == int(value) else round(value, 3))
 
 
-def _solve(
-    formulas: Sequence[str], given: Texts, wrong: int = -1, mistake: str = ""
-) -> list[_Step]:
-    """Go through the steps, with a mistake in step number `wrong`."""
-    numbers = dict(given)
+def _solve(formulas: Sequence[str], facts: Facts, slip: int = -1) -> list[_Step]:
+    """Compute the steps, with a slip in one of them."""
+    numbers = dict(facts)
     steps = []
     for number, formula in enumerate(formulas):
-        made = mistake if number == wrong else ""
-        if made == "operation":
-            left, operation, right = formula.split()
-            formula = f"{left} {_CONFUSED[operation]} {right}"
         step = _step(formula, numbers)
-        if made == "slip":
-            # A slip that people make, too: one row off in the times table, or a lost carry.
-            slip = step.right if step.operation == "×" else 10 if step.value > 40 else 1
-            step = step._replace(value=step.value + (slip if step.left % 2 else -slip))
-        if made != "skip":
-            steps.append(step)
-        numbers[f"s{number + 1}"] = step.left if made == "skip" else step.value
+        if number == slip:
+            # As people make it, too: one row off in the times table, or a lost carry.
+            error = step.right if step.operation == "×" else 10 if step.value > 40 else 1
+            step = step._replace(value=step.value + (error if step.left % 2 else -error))
+        steps.append(step)
+        numbers[f"s{number + 1}"] = step.value
     return steps
 
 
-def _mistaken(rng: Rng, kind: Texts, numbers: Texts) -> Sequence[_Step]:
-    formulas = kind["steps"]
-    unit = kind.get("unit")  # the step that converts a unit, from 1
-    if unit and rng.chance(0.5):
-        return _solve(formulas, numbers, unit - 1, "skip")
-    if rng.chance(0.2):
-        return _solve(formulas[:-1], numbers)
-    mistake = "operation" if rng.chance(0.3) else "slip"
-    steps = _solve(formulas, numbers, rng.below(len(formulas)), mistake)
-    if steps[-1].value == _solve(formulas, numbers)[-1].value:  # such as 2 + 2 instead of 2 × 2
-        steps = _solve(formulas, numbers, len(formulas) - 1, "slip")
-    return steps
+def _miscalculate(rng: Rng, facts: Facts) -> None:
+    right = formulas = facts["formulas"]
+    slip = -1
+    if "unconverted" in facts and rng.chance(0.5):
+        formulas = facts["unconverted"]
+    elif rng.chance(0.2):
+        formulas = right[:-1]
+    else:
+        is_confused = rng.chance(0.3)
+        slip = rng.below(len(right))
+        if is_confused:
+            confused = right[slip].translate(_CONFUSED)
+            formulas = [*right[:slip], confused, *right[slip + 1 :]]
+            slip = -1
+    steps = _solve(formulas, facts, slip)
+    if str(steps[-1].value) == facts["value"]:  # such as 2 + 2 instead of 2 × 2
+        steps = _solve(right, facts, len(right) - 1)
+    _write(facts, steps)
 
 
-# Questions in eight languages: word problems, and capitals with short answers.
+# Questions in eight languages: word problems, capitals with short answers, and small talk.
 
 LANGUAGES = ("de", "zh", "es", "ar", "fr", "ja", "ru", "hi")
 
 
-def _texts_in(language: str, name: str) -> Facts:
-    """The texts of a file in `data/`, those of a language among them."""
-    return {**table(name), **table(name)["languages"][language]}
-
-
 def capitals(language: str) -> dict[str, str]:
     """Countries and their capitals in a language."""
-    rows = _texts_in(language, "tongues")["rows"].strip().splitlines()
+    rows = table("tongues")["languages"][language]["rows"].strip().splitlines()
     return dict(row.split(" | ") for row in rows)
 
 
@@ -341,65 +403,24 @@ def tongue(rng: Rng, number: int) -> Task:
     if is_problem or nth >= len(cities):
         return problem(rng, turn, language)
     country, capital = list(cities.items())[nth]
-    shown = _texts_in(language, "tongues") | {"country": country, "value": capital}
-    others = [city for city in cities.values() if city != capital]
-    answer = partial(_answer, shown, lambda rng: {"value": rng.choice(others)})
-    raw = shown["ask"].format(**shown)
-    return Task(raw, capital, "geography", ["capitals", language], answer)
+    script = {
+        **_texts_in(language, "tongues"),
+        "country": country,
+        "value": capital,
+        "others": [city for city in cities.values() if city != capital],
+    }
+    return _task(rng, script)
 
 
-# Conversations: small talk and a help desk.
+def _texts_in(language: str, file: str) -> Facts:
+    """The texts of a file, those of a language among them."""
+    return {**table(file), **table(file)["languages"][language], "language": language}
 
 
 def small_talk(rng: Rng, number: int) -> Task:
     """Make small talk that ends with a question about something that was said before."""
     turn, place = divmod(number, len(LANGUAGES))
-    shown = _texts_in(LANGUAGES[place], "chats")
-    draw(rng, shown["draw"], shown)
     about = ("city", "sum")[(turn + place) % 2]
-    ask = shown[f"ask_{about}"]
-    raw = "\n".join([shown["hello"], shown["animals"], ask]).format(**shown)
-    reference = shown["answers"][f"right_{about}"]["value"].format(**shown)
-    answer = partial(_remember, shown, about)
-    return Task(raw, reference, "memory", [about, LANGUAGES[place]], answer)
-
-
-def _remember(shown: Facts, about: str, trial: Trial) -> Reply:
-    right = trial.succeeds()
-    outcome = f"right_{about}" if right else f"wrong_{about}"
-    said = [shown[key].format(**shown) for key in shown["turns"]]
-    said[-1] += shown["endings"][trial.style]
-    turns = conversation(*said, shown[f"ask_{about}"])
-    answer = {**shown["answers"][outcome], "tell": shown[outcome]}
-    return reply({**shown, **answer}, trial.style, right, turns)
-
-
-def help_desk(rng: Rng, number: int) -> Task:
-    """Make a conversation of a help desk, graded by four points.
-
-    They are: ask, compute, quote the rule, confirm.
-    """
-    cases = table("desk")["cases"]
-    case = cases[number % len(cases)]
-    shown = {**table("desk"), **case}
-    draw(rng, {**shown["draw"], **case["numbers"]}, shown)
-    raw = (case["system"] + "\n\n" + case["asks"][0]).format(**shown)
-    reference = case["right"][-1].format(**shown)
-    also = f"{shown['total']} euros"
-    answer = partial(_serve, shown)
-    return Task(raw, reference, case["subject"], ["conversation"], answer, also=also)
-
-
-def _serve(shown: Facts, trial: Trial) -> Reply:
-    said = [shown["system"]]
-    sure = []
-    for number, point in enumerate(shown["points"]):
-        good = trial.succeeds()
-        if good:
-            sure.append(point)
-        said += [shown["asks"][number], shown["right" if good else "wrong"][number]]
-    said[-1] += shown["endings"][trial.style]
-    *turns, last = conversation(*(text.format(**shown) for text in said))
-    text = last["content"]
-    reasoning = shown["reasoning"].format(sure="; ".join(sure) or shown["unsure"])
-    return Reply(text, text, len(sure) / len(shown["points"]), reasoning, turns)
+    texts = _texts_in(LANGUAGES[place], "chats")
+    outcomes = texts["outcomes"][about]
+    return _task(rng, {**texts, **texts[about], "about": about, "outcomes": outcomes})

@@ -15,11 +15,11 @@ shard of a large log is compressed by the threads of zstd.
 import os
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from itertools import chain, groupby
 from math import isclose
-from operator import itemgetter
+from operator import call, itemgetter
 from typing import Any
 
 import msgspec
@@ -56,21 +56,30 @@ from fastrec.harnesses.convert import (
     Converted,
     Converter,
     LineMaker,
-    MetricTotals,
     read_bundles,
     write_bundles,
 )
-from fastrec.harnesses.log import BadLog, FoundFile, Log, LogPlan, RunInfo, Sample, in_groups
-from fastrec.harnesses.metadata import FieldCounts, chosen_names, names_of, notes_on
+from fastrec.harnesses.log import (
+    BadLog,
+    FoundFile,
+    Log,
+    LogPlan,
+    RunInfo,
+    Sample,
+    in_groups,
+    with_every_metric,
+)
+from fastrec.harnesses.metadata import chosen_names, names_of, notes_on
 from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
 from fastrec.harnesses.table import NAMED, TableColumns, columns_from
 from fastrec.harnesses.table.guess import guess
-from fastrec.harnesses.values import Texts
+from fastrec.harnesses.values import Names, OptionalInt, Texts
 from fastrec.parameters import CORES, AnyPath, Paths, path_names
 from fastrec.progress import Progress
 from fastrec.sources.inputs import AnyFile, find_files
 from fastrec.storage import hash_of_file, join, storage_of, without_file_protocol
 
+_FAILURES = (LogError, ShardError, OSError, MemoryError)  # of reading a log
 _TOLERANCE = 1e-6  # some harnesses compute means with 32-bit floats
 _BLOCK = 1 << 20
 _FEWEST_COPIED = 2  # rows of a run that are no accident
@@ -88,39 +97,99 @@ class PlannedLog(msgspec.Struct):
 
 
 class ConvertTask(msgspec.Struct, frozen=True):
+    """Converts a slice of a log."""
+
     log: Log
     run: RunInfo
     log_slice: Any
     path: str  # the work file to write
     number: int  # the position of the log among all logs
     by_sample: bool  # whether a figure of the log needs the scores of each sample
-    patterns: tuple[str, ...]
+    patterns: Names
     chosen: frozenset[str] | None  # the metadata to keep; None: all
 
     def __str__(self) -> str:
         return f"reading {shown(self.log.path)}"
 
+    @collector_off()
+    def __call__(self) -> Converted:
+        converter = Converter(
+            self.log.harness, self.run, self.patterns, self.chosen, by_sample=self.by_sample
+        )
+        result = converter.result
+        result.number = self.number
+        result.path = self.path
+        try:
+            with storage_of(self.path).create(self.path, for_work=True) as file:
+                for group in in_groups(
+                    self._bundles(converter), lambda bundle: bundle.line_size, _BLOCK
+                ):
+                    file.write(write_bundles(group))
+        except _FAILURES as exc:
+            if str(getattr(exc, "filename", None)).startswith(self.path):
+                raise  # the work file could not be written
+            result.problem = _reason(exc, self.log)
+        return result
+
+    def _bundles(self, converter: Converter) -> Iterator[Bundle]:
+        harness = harness_named(self.log.harness)
+        samples: Iterable[Sample | str] = (
+            harness.samples(self.log, self.run, self.log_slice)
+            if hasattr(harness, "samples")
+            else with_every_metric(harness.read(self.log)[1])
+        )
+        for sample in samples:
+            if isinstance(sample, str):
+                converter.leave_out(sample)
+            elif bundle := converter.bundle(sample):
+                yield bundle
+
 
 class ShardTask(msgspec.Struct, frozen=True):
+    """Compresses the lines of a log, and removes its work files."""
+
     path: str
     # The work file of each slice, how its records begin, and its metrics.
-    slices: Sequence[tuple[str, bytes, tuple[str, ...]]]
+    slices: Sequence[tuple[str, bytes, Names]]
     notes: dict[str, Texts]  # what the metadata of records say about their metric
     threads: int = 1
 
     def __str__(self) -> str:
         return f"writing {shown(self.path)}"
 
+    @collector_off()
+    def __call__(self) -> None:
+        parameters = zstandard.ZstdCompressionParameters.from_level(
+            _LEVEL, threads=self.threads, job_size=_JOB_BYTES, write_checksum=True
+        )
+        stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+        with storage_of(self.path).create(self.path) as shard:
+            for path, head, metrics in self.slices:
+                lines_of = LineMaker(head, metrics, self.notes).lines
+                with storage_of(path).open_reader(path) as file:
+                    for bundles in in_groups(
+                        read_bundles(file),
+                        lambda bundle: bundle.line_size * len(bundle.scores),
+                        _BLOCK,
+                    ):
+                        shard.write(
+                            stream.compress(b"".join(chain.from_iterable(map(lines_of, bundles))))
+                        )
+                storage_of(path).remove(path)
+            shard.write(stream.flush())
+
 
 @collector_off()
 def plan_log(log: Log) -> PlannedLog:
     harness = harness_named(log.harness)
     try:
-        plan = harness.plan(log) if hasattr(harness, "plan") else harness.read(log)[0]
-        return PlannedLog(plan=plan, stable_id=_stable_id(log))
+        return PlannedLog(
+            plan=harness.plan(log) if hasattr(harness, "plan") else harness.read(log)[0],
+            stable_id=_stable_id(log),
+        )
     except NotATableError as exc:
         return PlannedLog(skipped=exc.reason)
-    except (LogError, ShardError, OSError, MemoryError) as exc:
+    except _FAILURES as exc:
         return PlannedLog(problem=_reason(exc, log))
 
 
@@ -145,132 +214,72 @@ def _reason(exc: Exception, log: Log) -> str:
     return exc.reason if exc.path == log.path else str(exc)
 
 
-@collector_off()
-def convert_slice(task: ConvertTask) -> Converted:
-    converter = Converter(
-        task.log.harness, task.run, task.patterns, task.chosen, by_sample=task.by_sample
-    )
-    result = converter.result
-    result.number = task.number
-    result.path = task.path
-    try:
-        with storage_of(task.path).create(task.path, for_work=True) as file:
-            bundles = _bundles(task, converter)
-            for group in in_groups(bundles, lambda bundle: bundle.line_size, _BLOCK):
-                file.write(write_bundles(group))
-    except (LogError, ShardError, OSError, MemoryError) as exc:
-        if isinstance(exc, OSError) and exc.filename and str(exc.filename).startswith(task.path):
-            raise  # the work file could not be written
-        result.problem = _reason(exc, task.log)
-    return result
+class _Job(msgspec.Struct):
+    """A log to import, and what was done of it."""
+
+    log: Log
+    plan: LogPlan
+    stable_id: str
+    slices: list[Converted] = []
+    account: ImportedLog | None = None
 
 
-def _bundles(task: ConvertTask, converter: Converter) -> Iterator[Bundle]:
-    harness = harness_named(task.log.harness)
-    samples: Iterable[Sample | str] = (
-        harness.samples(task.log, task.run, task.log_slice)
-        if hasattr(harness, "samples")
-        else harness.read(task.log)[1]
-    )
-    for sample in samples:
-        if isinstance(sample, str):
-            converter.leave_out(sample)
-        elif bundle := converter.bundle(sample):
-            yield bundle
-
-
-@collector_off()
-def write_shard(task: ShardTask) -> None:
-    """Compress the lines of a log, and remove its work files."""
-    parameters = zstandard.ZstdCompressionParameters.from_level(
-        _LEVEL, threads=task.threads, job_size=_JOB_BYTES, write_checksum=True
-    )
-    stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
-    with storage_of(task.path).create(task.path) as shard:
-        for path, head, metrics in task.slices:
-            for block in _blocks_of_lines(path, LineMaker(head, metrics, task.notes)):
-                shard.write(stream.compress(block))
-            storage_of(path).remove(path)
-        shard.write(stream.flush())
-
-
-def _blocks_of_lines(path: str, maker: LineMaker) -> Iterator[bytes]:
-    with storage_of(path).open_reader(path) as file:
-        for bundles in in_groups(
-            read_bundles(file), lambda bundle: bundle.line_size * len(bundle.scores), _BLOCK
-        ):
-            yield b"".join(chain.from_iterable(map(maker.lines, bundles)))
-
-
-def _account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> ImportedLog:
-    plan = planned.plan
-    assert plan is not None
-    totals: dict[str, MetricTotals] = {}
-    left_out = Counter(plan.left_out)
-    metrics_left_out = Counter[str]()
-    fields = FieldCounts()
-    for converted in slices:
-        for name, metric in converted.metrics.items():
-            total = totals.setdefault(name, MetricTotals())
-            total += metric
-        left_out.update(converted.left_out)
-        metrics_left_out.update(converted.metrics_left_out)
-        fields.update(converted.fields_left_out)
-    samples = sum(converted.samples for converted in slices) + sum(plan.left_out.values())
+def _account_of(job: _Job, total: Converted) -> ImportedLog:
+    log = job.log
+    plan = job.plan
+    samples = total.samples + sum(plan.left_out.values())
     return ImportedLog(
         log=utf8(log.path),
         harness=log.harness,
-        file=f"{log.harness}-{planned.stable_id}.jsonl.zst",
+        file=f"{log.harness}-{job.stable_id}.jsonl.zst",
         evaluation_id=plan.run.evaluation_id,
         evaluation_name=plan.run.task,
         model_id=plan.run.model,
         harness_version=plan.run.version,
         samples=samples,
-        records=sum(converted.records for converted in slices),
-        errors=sum(converted.errors for converted in slices),
+        records=total.records,
+        errors=total.errors,
         metrics={
-            name: MetricAccount(total.records, total.scored, total.mean, total.graded)
-            for name, total in sorted(totals.items())
+            name: MetricAccount(totals.records, totals.scored, totals.mean, totals.graded)
+            for name, totals in sorted(total.metrics.items())
         },
-        left_out=dict(sorted(left_out.items())),
-        metrics_left_out=dict(sorted(metrics_left_out.items())),
-        metadata=sorted(set[str]().union(*(converted.metadata for converted in slices))),
+        left_out=dict(sorted((total.left_out + Counter(plan.left_out)).items())),
+        metrics_left_out=dict(sorted(total.metrics_left_out.items())),
+        metadata=sorted(total.metadata),
         fields_left_out={
-            name: {reason: fields[name, reason] for _, reason in pairs}
-            for name, pairs in groupby(sorted(fields), itemgetter(0))
+            name: {reason: total.fields_left_out[name, reason] for _, reason in pairs}
+            for name, pairs in groupby(sorted(total.fields_left_out), itemgetter(0))
         },
-        comparisons=_compare(plan, totals, samples, metrics_left_out),
+        comparisons=_compare(plan, total, samples),
         not_compared=dict(sorted(plan.not_compared.items())),
         notes=[*plan.notes, *(f"has no column {column}" for column in plan.absent)],
     )
 
 
-def _compare(
-    plan: LogPlan, totals: Mapping[str, MetricTotals], samples: int, left_out: Mapping[str, int]
-) -> list[Comparison]:
+def _compare(plan: LogPlan, total: Converted, samples: int) -> list[Comparison]:
     """Compare what a log states with its records.
 
     Metrics that the user left out are not compared.
     """
     comparisons = []
-    expected = plan.expected_samples
-    if expected is not None:
-        agrees = expected == samples
-        comparisons.append(Comparison("number of samples", "", expected, samples, agrees))
+
+    def add_count(name: str, metric: str, stated: OptionalInt, counted: int) -> None:
+        if stated is not None:
+            comparisons.append(Comparison(name, metric, stated, counted, stated == counted))
+
+    add_count("number of samples", "", plan.expected_samples, samples)
     for stated in plan.aggregates:
-        if stated.metric in left_out:
+        if stated.metric in total.metrics_left_out:
             continue
-        total = totals.get(stated.metric, MetricTotals())
-        mean = total.reduced_mean(stated.reducer) if stated.reducer else total.mean
+        totals = total.metrics.get(stated.metric)
+        mean = totals.reduced_mean(stated.reducer) if totals else None
         agrees = mean is not None and isclose(
             stated.value, mean, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE
         )
         comparisons.append(Comparison(stated.name, stated.metric, stated.value, mean, agrees))
-        if stated.metric in totals and stated.samples is not None:
+        if totals:
             name = f"{stated.name}: number of scores"
-            scored = total.scored
-            agrees = stated.samples == scored
-            comparisons.append(Comparison(name, stated.metric, stated.samples, scored, agrees))
+            add_count(name, stated.metric, stated.samples, totals.scored)
     return comparisons
 
 
@@ -279,128 +288,129 @@ class _Importer:
 
     def __init__(
         self,
-        logs: Sequence[Log],
+        found: Found,
         planned: Sequence[PlannedLog],
-        result: Import,
         output: ImportOutput,
         **choices: Any,
     ) -> None:
         """`choices` are the patterns of metrics and the names of metadata of each `ConvertTask`."""
-        self._planned = planned
-        self._result = result
+        self._found = found
         self._output = output
         self._choices = choices
-        self._logs = _distinct(logs, planned, result)
-        self._plans = {number: plan for number in self._logs if (plan := planned[number].plan)}
-        self._converted: dict[int, list[Converted]] = {number: [] for number in self._logs}
-        self._accounts: dict[int, ImportedLog] = {}
+        self._jobs, self._same_logs = _distinct(found, planned)
         self._shards: list[ShardTask] = []  # of logs whose slices are all converted
         # Of tables, by what the records of a run begin with, and by log: the sum of their rows, and
         # the first log that has some.
         self._row_sums: dict[tuple[bytes, int], tuple[int, int]] = {}
 
-    def run(self, engine: Engine, progress: Progress) -> None:
-        for number, plan in self._plans.items():
-            if not plan.slices:
+    def run(self, engine: Engine, progress: Progress) -> Import:
+        for number, job in self._jobs.items():
+            if not job.plan.slices:
                 self._end(number)
-        for _, converted in engine.run(_do, self._tasks()):
+        for _, converted in engine.run(call, self._tasks()):
             if converted is None:
                 continue
-            number = converted.number
-            self._converted[number].append(converted)
-            count = len(self._plans[number].slices)
-            progress.advance(self._logs[number].size // count, converted.records, 0)
-            if len(self._converted[number]) == count:
-                self._end(number)
+            job = self._jobs[converted.number]
+            job.slices.append(converted)
+            count = len(job.plan.slices)
+            progress.advance(job.log.size // count, converted.records, 0)
+            if len(job.slices) == count:
+                self._end(converted.number)
         # All cores are busy, even with one large shard.
         threads = max(engine.jobs // max(len(self._shards), 1), 1)
         rest = [msgspec.structs.replace(shard, threads=threads) for shard in self._shards]
-        for _ in engine.run(_do, rest):
+        for _ in engine.run(call, rest):
             pass
         self._note_copies()
-        self._result.logs += [account for _, account in sorted(self._accounts.items())]
+        found = self._found
+        return Import(
+            fastrec=__version__,
+            logs=[job.account for job in self._jobs.values() if job.account],
+            bad_logs=sorted(found.bad, key=lambda bad: bad.path),
+            same_logs=self._same_logs,
+            other_files=sum(map(len, found.skipped.values())),
+            skipped_files={kind: [*map(utf8, paths)] for kind, paths in found.skipped.items()},
+        )
 
     def _note_copies(self) -> None:
         """Note runs of a table that have all rows of another run."""
         first: dict[int, str] = {}
         for (head, _), (row_sum, number) in sorted(self._row_sums.items(), key=itemgetter(1)):
             run = msgspec.json.decode(head + b"}")["evaluation_id"]
-            name = f"{run} ({utf8(self._logs[number].path)})"
+            name = f"{run} ({utf8(self._jobs[number].log.path)})"
             same = first.setdefault(row_sum, name)
             rows = row_sum // ONE_ROW
             if same != name and rows >= _FEWEST_COPIED:
-                note = f"all {rows:,} rows of {run} are equal to those of {same}"
-                self._accounts[number].notes.append(note)
+                account = self._jobs[number].account
+                assert account is not None
+                account.notes.append(f"all {rows:,} rows of {run} are equal to those of {same}")
 
     def _tasks(self) -> Iterator[ConvertTask | ShardTask]:
         """Yield the slices of all logs.
 
         Meanwhile, write shards, so that no worker waits for the largest log.
         """
-        for number, plan in self._plans.items():
-            log = self._logs[number]
+        for number, job in self._jobs.items():
+            plan = job.plan
             by_sample = any(figure.reducer for figure in plan.aggregates)
             for position, log_slice in enumerate(plan.slices):
                 path = f"{self._output.work}/{number:06d}-{position:06d}"
                 yield ConvertTask(
-                    log, plan.run, log_slice, path, number, by_sample, **self._choices
+                    job.log, plan.run, log_slice, path, number, by_sample, **self._choices
                 )
                 while self._shards:
                     yield self._shards.pop()
 
     def _end(self, number: int) -> None:
         """Account for a log whose slices are all converted; its shard can be written."""
-        log = self._logs[number]
-        slices = sorted(self._converted.pop(number), key=lambda converted: converted.path)
-        if problem := next((converted.problem for converted in slices if converted.problem), ""):
-            self._result.bad_logs.append(BadLog(utf8(log.path), problem))
+        job = self._jobs[number]
+        total = Converted()
+        files = []
+        for part in sorted(job.slices, key=lambda part: part.path):
+            files.append((part.path, part.head, tuple(part.metrics)))
+            total += part
+        job.slices = []
+        if total.problem:
+            self._found.bad.append(BadLog(utf8(job.log.path), total.problem))
             return
-        account = _account_of(log, self._planned[number], slices)
-        self._accounts[number] = account
-        metrics = list(dict.fromkeys(name for converted in slices for name in converted.metrics))
-        run = self._plans[number].run
-        notes = notes_on(log.harness, metrics, run.lower_is_better)
-        for name, metric in account.metrics.items():
-            if metric.graded:
+        job.account = _account_of(job, total)
+        run = job.plan.run
+        notes = notes_on(job.log.harness, list(total.metrics), run.lower_is_better)
+        for name, totals in total.metrics.items():
+            if totals.graded:
                 notes[name]["graded"] = "true"
-        for name in notes.keys() & run.scales:
-            low, high = run.scales[name]
-            notes[name] |= {"min_score": f"{low:g}", "max_score": f"{high:g}"}
-        sums = sum((part.row_sums for part in slices), Counter[bytes]())
-        for head, row_sum in sums.items():
+            if name in run.scales:
+                low, high = run.scales[name]
+                notes[name] |= {"min_score": f"{low:g}", "max_score": f"{high:g}"}
+        for head, row_sum in total.row_sums.items():
             # Rows in files of their own are compared as a run.
             key = head, number if row_sum >= _FEWEST_COPIED * ONE_ROW else -1
             before, first = self._row_sums.get(key, (0, number))
             self._row_sums[key] = before + row_sum, min(first, number)
-        files = [(part.path, part.head, tuple(part.metrics)) for part in slices]
-        self._shards.append(ShardTask(join(self._output.shards, account.file), files, notes))
+        self._shards.append(ShardTask(join(self._output.shards, job.account.file), files, notes))
 
 
-def _do(task: ConvertTask | ShardTask) -> Converted | None:
-    if isinstance(task, ConvertTask):
-        return convert_slice(task)
-    write_shard(task)
-    return None
-
-
-def _distinct(logs: Sequence[Log], planned: Sequence[PlannedLog], result: Import) -> dict[int, Log]:
-    """The logs to import, by position: intact, and each content once."""
+def _distinct(found: Found, planned: Sequence[PlannedLog]) -> tuple[dict[int, _Job], Texts]:
+    """The logs to import, by position: intact, and each content once; then the others' copies."""
     first: dict[tuple[str, str], int] = {}
+    jobs: dict[int, _Job] = {}
+    same_logs = {}
     # A column that only some tables lack is noted.
-    absent = [set(plan.plan.absent) for plan in planned if plan.plan]
+    absent = [set(log.plan.absent) for log in planned if log.plan]
     lacking = set.intersection(*absent) if absent else set[str]()
-    for number, (log, plan) in enumerate(zip(logs, planned, strict=True)):
-        if plan.skipped:
-            result.skipped_files.setdefault(plan.skipped, []).append(utf8(log.path))
-            result.other_files += 1
-            continue
-        if plan.plan and lacking:
-            plan.problem = plan.plan.absent[min(lacking)]
-        if plan.problem:
-            result.bad_logs.append(BadLog(utf8(log.path), plan.problem))
-        elif (same := first.setdefault((log.harness, plan.stable_id), number)) != number:
-            result.same_logs[utf8(log.path)] = utf8(logs[same].path)
-    return {number: logs[number] for number in first.values()}
+    for number, (log, own) in enumerate(zip(found.logs, planned, strict=True)):
+        path = utf8(log.path)
+        if own.skipped:
+            found.skip(own.skipped, log.path)
+        elif own.plan is None:
+            found.bad.append(BadLog(path, own.problem))
+        elif lacking:
+            found.bad.append(BadLog(path, own.plan.absent[min(lacking)]))
+        elif (same := first.setdefault((log.harness, own.stable_id), number)) != number:
+            same_logs[path] = utf8(found.logs[same].path)
+        else:
+            jobs[number] = _Job(log, own.plan, own.stable_id)
+    return jobs, same_logs
 
 
 def import_logs(
@@ -452,35 +462,22 @@ def import_logs(
     with ExitStack() as outputs:  # closed after the workers, which write there, have ended
         with make_engine(processes) as engine:
             found = _tables(files, meaning) if meaning else find_logs(engine, names, files, from_)
-            result = _account_for_files(found)
             opened = outputs.enter_context(open_output(directory))
             progress = progress or Progress()
             progress.start("import", sum(log.size for log in found.logs))
             planned = [plan for _, plan in sorted(engine.run(plan_log, found.logs))]
-            importer = _Importer(
-                found.logs, planned, result, opened, patterns=patterns, chosen=chosen
-            )
-            importer.run(engine, progress)
+            importer = _Importer(found, planned, opened, patterns=patterns, chosen=chosen)
+            result = importer.run(engine, progress)
             progress.finish()
-        result.bad_logs.sort(key=lambda bad: bad.path)
         if not result.logs and not result.bad_logs and not result.same_logs:
-            left_out = result.skipped_files.items()
-            kinds = "; ".join(f"{kind}: {listed(files, _FEW)}" for kind, files in left_out)
+            kinds = "; ".join(
+                f"{kind}: {listed(files, _FEW)}" for kind, files in result.skipped_files.items()
+            )
             raise UsageError(f"all files are left out; {kinds}; --guess proposes options")
         _check_choices(patterns, chosen or (), result)
         if result.logs:  # otherwise an earlier import stays as it is
             opened.publish(result)
     return result
-
-
-def _account_for_files(found: Found) -> Import:
-    skipped = {kind: [*map(utf8, paths)] for kind, paths in found.skipped.items()}
-    return Import(
-        fastrec=__version__,
-        bad_logs=found.bad,
-        skipped_files=skipped,
-        other_files=sum(map(len, skipped.values())),
-    )
 
 
 def _columns(path: AnyPath | None, table: Texts) -> TableColumns | None:
@@ -506,8 +503,7 @@ def _tables(files: Sequence[AnyFile], columns: TableColumns) -> Found:
         if in_path is None:
             found.skip(f"--from-path {columns.from_path} does not match", file.path)
             continue
-        role = NAMED if file.is_named else "table"
-        tables = (FoundFile(file.path, file.size, role),)
+        tables = (FoundFile(file.path, file.size, (NAMED if file.is_named else "table")),)
         found.logs.append(Log("table", file.path, tables, columns=columns, in_path=in_path))
     return found
 
@@ -523,7 +519,7 @@ def guess_columns(paths: Sequence[str], output: str) -> list[str]:
     return guess(paths, files, output)
 
 
-def _check_choices(patterns: tuple[str, ...], chosen: Collection[str], result: Import) -> None:
+def _check_choices(patterns: Names, chosen: Collection[str], result: Import) -> None:
     if patterns and result.logs and not any(log.records for log in result.logs):
         known = sorted({name for log in result.logs for name in log.metrics_left_out})
         named = ", ".join(repr(pattern) for pattern in patterns)

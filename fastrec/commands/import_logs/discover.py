@@ -10,13 +10,14 @@ looked for in the same directory. Only logs of which a file was named are import
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 import msgspec
 
 from fastrec.engine.base import Engine
 from fastrec.errors import ShardError, UsageError, arguments, counted, listed, shown
-from fastrec.harnesses.log import OTHER, BadLog, FoundFile, Grouped, Log
+from fastrec.harnesses.log import OTHER, BadLog, Files, FilesByRole, FoundFile, Grouped, Log
 from fastrec.harnesses.recognise import head_of, role_in
 from fastrec.harnesses.registry import HARNESSES, harness_named
 from fastrec.sources.inputs import AnyFile
@@ -44,12 +45,11 @@ def find_logs(
 
     UsageError if there are none.
     """
-    harnesses = [known for known in HARNESSES if harness in ("auto", known.name)]
-    names = [known.name for known in harnesses]
-    patterns = [known.log_name for known in harnesses if known.log_name]
+    names = list(HARNESSES) if harness == "auto" else [harness]
+    patterns = [HARNESSES[name].log_name for name in names if HARNESSES[name].log_name]
     kind = "a known harness" if harness == "auto" else harness
     found = Found()
-    by_harness: defaultdict[str, list[FoundFile]] = defaultdict(list)
+    by_harness: FilesByRole = defaultdict(list)
     for number, (role, is_of_records, problem) in sorted(
         engine.run(partial(_tell, names), [f.path for f in files])
     ):
@@ -82,9 +82,10 @@ def find_logs(
                 f"these are records already, and no logs: {named}\nThe next step is: {step}"
             )
         looked = f"there are no logs of {kind} in {named}: looked at {counted(len(files), 'file')}"
-        read = f"; it writes {harnesses[0].reads}"
         if harness == "auto":
             read = "; tables need options that name their columns, which --guess proposes"
+        else:
+            read = f"; it writes {HARNESSES[harness].reads}"
         raise UsageError(looked + read)
     return found
 
@@ -99,9 +100,7 @@ def _tell(names: Sequence[str], path: str) -> tuple[tuple[str, str] | None, bool
     return role, b'"schema_version"' in head and b'"evaluation_name"' in head, ""
 
 
-def _group_files(
-    by_harness: Mapping[str, Sequence[FoundFile]], names: Sequence[str], harness: str
-) -> Grouped:
+def _group_files(by_harness: Mapping[str, Files], names: Sequence[str], harness: str) -> Grouped:
     """Group the files of a harness into logs.
 
     `names` are the harnesses that further files may belong to.
@@ -124,7 +123,7 @@ def _group_files(
     )
 
 
-def logs_among(harness: str, files: Sequence[FoundFile]) -> Grouped:
+def logs_among(harness: str, files: Files) -> Grouped:
     """The logs of a harness, and the files that none of them needs."""
     module = harness_named(harness)
     if not hasattr(module, "logs_of"):  # each file is a log
@@ -140,7 +139,7 @@ def logs_among(harness: str, files: Sequence[FoundFile]) -> Grouped:
 
 
 def _files_beside(
-    harness: str, files: Sequence[FoundFile], incomplete: set[str], names: Sequence[str]
+    harness: str, files: Files, incomplete: set[str], names: Sequence[str]
 ) -> list[FoundFile]:
     """Find further files of a harness in the directories of incomplete logs."""
     known = {file.path for file in files}
@@ -162,14 +161,12 @@ def _files_beside(
 
 def _listed(directory: str) -> list[str]:
     storage = storage_of(directory)
-    try:
-        entries = [parent_and_name(path) for path in storage.files_in(directory or ".")]
-    except OSError:
-        return []
     here = (directory or ".").rstrip("/")
-    paths = [
-        join(directory, name)
-        for parent, name in entries
-        if parent in (here, directory) and name[:1] != "."
-    ]
-    return [path for path in paths if not storage.is_directory(path)]
+    with suppress(OSError):
+        return [
+            join(directory, name)
+            for path in storage.files_in(directory or ".")
+            for parent, name in [parent_and_name(path)]
+            if parent in (here, directory) and name[:1] != "." and not storage.is_directory(path)
+        ]
+    return []

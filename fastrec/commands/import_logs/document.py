@@ -22,7 +22,8 @@ import msgspec
 from fastrec.corpus.lock import locked
 from fastrec.errors import UsageError, shown
 from fastrec.harnesses.log import BadLog
-from fastrec.harnesses.registry import HARNESS_NAMES
+from fastrec.harnesses.registry import KNOWN
+from fastrec.harnesses.values import OptionalNumber, Texts
 from fastrec.notebook import Tabular
 from fastrec.schemas.view import REFUSALS
 from fastrec.storage import base_name, is_url, join, storage_of
@@ -37,7 +38,7 @@ class MetricAccount(msgspec.Struct):
     """Its records."""
     scored: int
     """Records whose score is a number. The others have an `error`."""
-    mean: float | None
+    mean: OptionalNumber
     """The mean of these scores; null if there is none."""
     graded: bool
     """Whether some score is neither 0 nor 1, or lower scores are better.
@@ -55,7 +56,7 @@ class Comparison(msgspec.Struct):
     """The `evaluation_result_id` of the records, or empty if it is a number of samples."""
     stated: float
     """What the log says."""
-    recomputed: float | None
+    recomputed: OptionalNumber
     """What the records give; null if no record has such a score."""
     agrees: bool
     """Whether both are equal but for rounding."""
@@ -94,7 +95,7 @@ class ImportedLog(msgspec.Struct, kw_only=True):
     """Fields of the log that its records do not have, or not whole: values counted by reason."""
     comparisons: list[Comparison]
     """Means and numbers of samples that the log states."""
-    not_compared: dict[str, str]
+    not_compared: Texts
     """Figures of the log that cannot be recomputed, each with the reason."""
     notes: list[str]
     """Remarks about the log, for example that the run did not finish."""
@@ -115,7 +116,7 @@ class Import(Tabular, kw_only=True):
     """In the order of the input."""
     bad_logs: list[BadLog] = []
     """Logs that could not be imported, each with the reason."""
-    same_logs: dict[str, str] = {}
+    same_logs: Texts = {}
     """Logs with the same content as another one, which was imported."""
     other_files: int = 0
     """Files that were found, but are not needed or belong to no harness."""
@@ -124,7 +125,7 @@ class Import(Tabular, kw_only=True):
 
 
 _WORK = ".import-"
-_SHARD = re.compile(rf"(?:{'|'.join(HARNESS_NAMES)}|table)-[0-9a-f]{{16}}\.jsonl\.zst")
+_SHARD = re.compile(rf"(?:{'|'.join(KNOWN)})-[0-9a-f]{{16}}\.jsonl\.zst")
 _OWN = rf"{re.escape(_WORK)}.*|{_SHARD.pattern}"  # of an import that was killed
 
 

@@ -181,7 +181,7 @@ def report(
             groups,
             notes.append,
         )
-        add_groups(found, ranked(shown_groups), groups)
+        add_groups(found, ranked(shown_groups).evaluations, groups)
     drawn = largest(found, limits.report_scopes)
     board = make_leaderboard(
         index,

@@ -23,7 +23,7 @@ def trend_section(paths: Sequence[AnyPath], filters: Filters) -> Html:
     """Show how models changed over corpora: plots, changes, and the line counts of each corpus."""
     if not paths:
         return Html("")
-    trend = collect_trend(paths, filters=filters)
+    trend = collect_trend(paths, filters)
     names = [corpus.name for corpus in trend.corpora]
     shown = trend.evaluations[: current_limits().report_scopes]
     found = trend.significant_changes()

@@ -11,6 +11,7 @@ Report every problem.
    file.
 """
 
+import contextlib
 import os
 import tempfile
 import time
@@ -42,7 +43,7 @@ from fastrec.corpus.manifest import (
     tree_hash,
 )
 from fastrec.corpus.rejects import decode_rejected
-from fastrec.corpus.scan import PartFile, run_in_order, with_progress
+from fastrec.corpus.scan import PartFile, run_on_parts
 from fastrec.corpus.sources import has_sources
 from fastrec.corpus.store_output import is_of_a_run
 from fastrec.engine import check_jobs
@@ -68,49 +69,36 @@ def _check_manifest(manifest: Manifest) -> Iterator[Problem]:
     """Check the totals, the line counts of inputs, and whether parts have sources."""
     problems = Problems(MANIFEST)
     parts = manifest.parts
-    totals: dict[str, int | str | None]
+    text_hash = None
+    with contextlib.suppress(ValueError):  # a digest is not hexadecimal; its part is reported
+        text_hash = tree_hash(part.text_xxh3_128 for part in parts)
     totals = {
-        name: sum(getattr(part, name) for part in parts) for name in ("records", "text_bytes")
+        "records": sum(part.records for part in parts),
+        "text_bytes": sum(part.text_bytes for part in parts),
+        "text_xxh3_128": text_hash,
     }
-    try:
-        totals["text_xxh3_128"] = tree_hash(part.text_xxh3_128 for part in parts)
-    except ValueError:  # a digest is not hexadecimal; its part is reported
-        totals["text_xxh3_128"] = None
-    for name, found in totals.items():
-        problems.compare(
-            "manifest.total",
-            name,
-            getattr(manifest, name),
-            found,
-            other="its entries of parts give",
-        )
+    for name, total in totals.items():
+        said = getattr(manifest, name)
+        problems.compare("manifest.total", name, said, total, other="its entries of parts give")
     for entry in manifest.inputs:
         _check_line_counts(problems, "manifest.line_counts", f"{entry.path}: {MANIFEST}", entry)
     yield from problems
     tracked = has_sources(manifest)
     for part in parts:
         if bool(part.sources) is not tracked:
-            expected, some = (
-                ("sources", "none") if tracked else ("no sources, by its options", "some")
-            )
-            yield Problem(
-                MANIFEST,
-                None,
-                "manifest.sources",
-                f"{part.file}: expected {expected}, found {some}",
-            )
+            difference = "expected no sources, by its options, found some"
+            if tracked:
+                difference = "expected sources, found none"
+            yield Problem(MANIFEST, None, "manifest.sources", f"{part.file}: {difference}")
 
 
 def _check_line_counts(
     problems: Problems, kind: str, by: str, counts: LineCounts | InputEntry
 ) -> None:
-    found = counts.kept + counts.duplicates + counts.rejected + counts.blank
-    if counts.lines != found:
-        message = (
-            f"{by} says {counts.lines:,} lines, but its kept + duplicates + rejected + "
-            f"blank are {found:,}"
-        )
-        problems.add(kind, message)
+    total = counts.kept + counts.duplicates + counts.rejected + counts.blank
+    if counts.lines != total:
+        message = f"says {counts.lines:,} lines, but its kept + duplicates + rejected + blank are"
+        problems.add(kind, f"{by} {message} {total:,}")
 
 
 def _check_summary(
@@ -128,10 +116,7 @@ def _check_summary(
             "file.sha256", "SHA-256", manifest.summary_sha256, sha256(data).hexdigest()
         )
         summary = Summary.from_json(data)
-    except (
-        FileNotFoundError,
-        CorpusError,
-    ):  # reported as a missing file, or as a bad name in the manifest
+    except (FileNotFoundError, CorpusError):  # reported with the files, as missing or badly named
         return None, []
     except OSError as exc:
         problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
@@ -155,24 +140,23 @@ def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> N
     listed = manifest.rejects.records if manifest.rejects else 0
     inputs_say = f"the inputs in {MANIFEST} add up to"
     others = [
-        *(
-            (name, inputs_say, sum(getattr(entry, name) for entry in manifest.inputs))
-            for name in LineCounts.__struct_fields__
-        ),
+        (name, inputs_say, sum(getattr(entry, name) for entry in manifest.inputs))
+        for name in LineCounts.__struct_fields__
+    ]
+    others += [
         ("kept", f"{MANIFEST} says that the number of records is", manifest.records),
         ("rejected", "its rejected_by_code adds up to", sum(codes.values())),
         ("rejected", f"{MANIFEST} says that the rejects file has", listed),
     ]
-    for name, by, found in others:
-        problems.compare(kind, name, getattr(counts, name), found, _SUMMARY_SAYS, by)
+    for name, by, count in others:
+        problems.compare(kind, name, getattr(counts, name), count, _SUMMARY_SAYS, by)
     left_out = sum(
         count for code, count in codes.items() if code.startswith(("conflict.", "repeat."))
     )
     valid = counts.kept + counts.duplicates + left_out
     hashed = hashes.verified + hashes.filled + hashes.replaced
-    problems.compare(
-        kind, "valid lines", valid, hashed, _SUMMARY_SAYS, "its sample_hash adds up to"
-    )
+    by = "its sample_hash adds up to"
+    problems.compare(kind, "valid lines", valid, hashed, _SUMMARY_SAYS, by)
     repaired = Counter(summary.repaired.by_code)
     notes = Counter(summary.notes)
     inputs = sum((Counter(entry.repaired) for entry in manifest.inputs), Counter())
@@ -196,18 +180,19 @@ def _check_statistics(
         **summarize(tally, read_census(statistics), options.target),
     )
     for option, identities in (("conflicts", found.contradictions), ("repeats", found.repeats)):
-        if (choice := getattr(options, option)) != "keep":
-            for example in identities.examples:
-                where = f"{example.evaluation_name!r}, {example.model_id!r}, {example.sample_id!r}"
-                message = (
-                    f"the parts have {counted(example.records, option[:-1])} of {where}, although "
-                )
-                problems.add("corpus.conflict", f"{message}{MANIFEST} says {option}: {choice}")
+        choice = getattr(options, option)
+        for example in identities.examples if choice != "keep" else ():
+            where = f"{example.evaluation_name!r}, {example.model_id!r}, {example.sample_id!r}"
+            message = f"the parts have {counted(example.records, option[:-1])} of {where}"
+            said = f"although {MANIFEST} says {option}: {choice}"
+            problems.add("corpus.conflict", f"{message}, {said}")
     if options.leaves_out:  # the summary also counts the records that were left out
         found.repeats = summary.repeats
         found.contradictions = summary.contradictions
-    both = _plain(summary, options), _plain(found, options)
-    problems.compare_documents("summary.statistics", "", *both, _SUMMARY_SAYS, "the parts give")
+    documents = _plain(summary, options), _plain(found, options)
+    problems.compare_documents(
+        "summary.statistics", "", *documents, _SUMMARY_SAYS, "the parts give"
+    )
 
 
 def _plain(summary: Summary, options: Options) -> Any:
@@ -218,9 +203,8 @@ def _plain(summary: Summary, options: Options) -> Any:
         evaluation["by_model"] = {model["model_id"]: model for model in evaluation["by_model"]}
         if options.leaves_out:
             del evaluation["ids_with_many_hashes"]  # it also counts records that were left out
-        name = evaluation["evaluation_name"]
-        metric = evaluation["metric"]
-        evaluations[name if metric is None else f"{name} · {metric}"] = evaluation
+        name = " · ".join(filter(None, [evaluation["evaluation_name"], evaluation["metric"]]))
+        evaluations[name] = evaluation
     return plain | {"evaluations": evaluations}
 
 
@@ -230,10 +214,7 @@ def _check_rejects(
     """Check the rejects file: its checksum, its lines, their order, and their counts."""
     path = join(corpus, listed.file)
     problems = Problems(listed.file)
-    codes = Counter[str]()
-    sources = Counter[str]()
-    repairs = Counter[str]()
-    rejected = Counter[str]()
+    codes, sources, repairs, rejected = (Counter[str]() for _ in range(4))
     previous = ("", 0)
     with problems.reading():
         problems.compare_file(path, listed)
@@ -249,10 +230,7 @@ def _check_rejects(
                 repairs.update([_ANY, *found.repairs])
             location = (found.source, found.line)
             if location <= previous:
-                message = (
-                    f"expected a line after {previous[0]}:{previous[1]}, found "
-                    f"{location[0]}:{location[1]}"
-                )
+                message = "expected a line after {}:{}, found {}:{}".format(*previous, *location)
                 problems.add("rejects.order", message, number)
             previous = location
         problems.compare("rejects.count", "rejected lines", listed.records, codes.total())
@@ -263,11 +241,10 @@ def _check_rejects(
             repairable = Counter(summary.repairable.by_code | {_ANY: summary.repairable.lines})
             counts.append(("of code", _SUMMARY_SAYS, Counter(summary.rejected_by_code), codes))
             counts.append(("to be kept with", _SUMMARY_SAYS, repairable, repairs))
-        for what, by, said, read in counts:
+        for kind, by, said, read in counts:
             for name in sorted({*said, *read}):
-                problems.compare(
-                    "rejects.count", f"rejected lines {what} {name}", said[name], read[name], by
-                )
+                what = f"rejected lines {kind} {name}"
+                problems.compare("rejects.count", what, said[name], read[name], by)
     yield from problems
 
 
@@ -356,22 +333,22 @@ def _check(
     problems = result.problems
     result.skipped = manifest.skipped
     is_file = _find_files(corpus, manifest, result)
-    regular = {name for name in is_file if is_file[name] and is_plain(name)}
+    regular = {name: join(corpus, name) for name in is_file if is_file[name] and is_plain(name)}
     problems += _check_files(manifest, is_file)
     problems += _check_manifest(manifest)
-    parts = [
-        PartFile(join(corpus, entry.file), entry)
-        for entry in manifest.parts
-        if entry.file in regular
-    ]
     with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
-        tasks = []
-        for number, part in enumerate(parts):
-            names = [part.entry.columns.file, part.entry.sources.file if part.entry.sources else ""]
-            beside = [join(corpus, name) if name in regular else "" for name in names]
-            tasks.append(CheckTask(part, options, f"{scratch}/{number}", *beside))
-        results = run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
-        checked = list(with_progress(results, parts, progress, "check"))
+        tasks = [
+            CheckTask(
+                PartFile(regular[entry.file], entry),
+                options,
+                statistics=f"{scratch}/{number}",
+                columns=regular.get(entry.columns.file),
+                sources=regular.get(entry.sources.file) if entry.sources else None,
+            )
+            for number, entry in enumerate(manifest.parts)
+            if entry.file in regular
+        ]
+        checked = list(run_on_parts(check_part, tasks, "check", jobs=jobs, progress=progress))
         problems += _in_order(checked)
         problems += check_inputs([part.sources for part in checked if part.sources], manifest)
         result.parts = len(checked)
@@ -381,10 +358,8 @@ def _check(
         if len(checked) == len(manifest.parts) and all(part.valid for part in checked):
             statistics = [task.statistics for task in tasks]
         else:
-            result.notices.append(
-                f"the statistics in {SUMMARY} were not checked, because a part is missing or has "
-                "invalid lines"
-            )
+            reason = "because a part is missing or has invalid lines"
+            result.notices.append(f"the statistics in {SUMMARY} were not checked, {reason}")
         summary, of_summary = _check_summary(corpus, manifest, options, statistics)
     problems += of_summary
     if manifest.rejects is not None and manifest.rejects.file in regular:
@@ -400,8 +375,7 @@ def _find_files(corpus: str, manifest: Manifest, result: Verification) -> dict[s
         for path in storage.files_in(corpus)
     }
     if is_url(corpus):  # in a store, runs write their files in place
-        listed = files_of(manifest)
-        left = [name for name in is_file if name not in listed and is_of_a_run(name)]
+        left = list(filter(is_of_a_run, is_file.keys() - files_of(manifest)))
         for name in left:
             del is_file[name]
         if left:
@@ -415,10 +389,8 @@ def _find_files(corpus: str, manifest: Manifest, result: Verification) -> dict[s
 
 def _check_files(manifest: Manifest, is_file: dict[str, bool]) -> Iterator[Problem]:
     names = [part.file for part in manifest.parts]
-    others = [part.columns.file for part in manifest.parts]
-    others += [part.sources.file for part in manifest.parts if part.sources]
-    others += [manifest.rejects.file] if manifest.rejects else []
-    bad = [name for name in names + others if not is_plain(name)]
+    listed = {MANIFEST, *files_of(manifest)}
+    bad = [name for name in sorted(listed) if not is_plain(name)]
     bad += [high for low, high in pairwise(names) if (len(low), low) >= (len(high), high)]
     for name in bad:
         message = (
@@ -426,18 +398,16 @@ def _check_files(manifest: Manifest, is_file: dict[str, bool]) -> Iterator[Probl
             f"found {name!r}"
         )
         yield Problem(MANIFEST, None, "manifest.files", message)
-    listed = {MANIFEST, *files_of(manifest)}
-    for name in sorted(listed):
-        if is_plain(name) and name in is_file and not is_file[name]:
+    for name in sorted(filter(is_plain, listed)):
+        if name not in is_file:
+            message = f"{MANIFEST} lists this file, but it does not exist"
+            yield Problem(name, None, "file.missing", message)
+        elif not is_file[name]:
             message = (
                 "expected a regular file; this is a directory, a FIFO, a device, or a link "
                 "that leaves the corpus"
             )
             yield Problem(name, None, "file.unreadable", message)
-        elif is_plain(name) and name not in is_file:
-            yield Problem(
-                name, None, "file.missing", f"{MANIFEST} lists this file, but it does not exist"
-            )
     for name in sorted(is_file.keys() - listed):
         yield Problem(name, None, "file.stray", f"this is here, but {MANIFEST} does not list it")
 

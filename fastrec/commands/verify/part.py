@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
+from itertools import repeat
 from operator import lt
 from typing import Any
 
@@ -109,15 +110,14 @@ class Problems(msgspec.Struct):
         steps: tuple[str | int, ...] = (),
     ) -> None:
         """Add a problem for each difference between two documents, with its path."""
+        if isinstance(said, list) and isinstance(found, list) and len(said) == len(found):
+            said, found = dict(enumerate(said)), dict(enumerate(found))
         if isinstance(said, dict) and isinstance(found, dict):
-            pairs = [(key, said.get(key, _ABSENT), found.get(key, _ABSENT)) for key in said | found]
-        elif isinstance(said, list) and isinstance(found, list) and len(said) == len(found):
-            pairs = [(index, *both) for index, both in enumerate(zip(said, found, strict=True))]
+            for step in said | found:
+                values = said.get(step, _ABSENT), found.get(step, _ABSENT)
+                self.compare_documents(kind, what, *values, by, other, (*steps, step))
         else:
             self.compare(kind, what + json_path(steps), said, found, by, other)
-            return
-        for step, ours, theirs in pairs:
-            self.compare_documents(kind, what, ours, theirs, by, other, (*steps, step))
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -133,8 +133,7 @@ class Problems(msgspec.Struct):
 
     def __iter__(self) -> Iterator[Problem]:
         yield from sorted(self.listed, key=lambda problem: problem.line or 0)
-        hidden = self.count - len(self.listed)
-        if hidden:
+        if hidden := self.count - len(self.listed):
             yield Problem(self.file, None, "more", f"{hidden:,} more problems in this file")
 
 
@@ -182,17 +181,13 @@ def check_inputs(checked: Sequence[_CheckedSources], manifest: Manifest) -> Iter
         for shard, (count, lowest, highest) in sources.shards.items():
             found[shard] += count
             if shard not in lines:
-                problems.add(
-                    "sources.shard", f"expected an input of the corpus, found {shard!r}", lowest[1]
-                )
+                message = f"expected an input of the corpus, found {shard!r}"
+                problems.add("sources.shard", message, lowest[1])
                 continue
+            message = f"expected a line of {shard}, which has {lines[shard]:,}, found line"
             for line, number in {lowest, highest}:
                 if not 1 <= line <= lines[shard]:
-                    message = (
-                        f"expected a line of {shard}, which has {lines[shard]:,}, found "
-                        f"line {line:,}"
-                    )
-                    problems.add("sources.line", message, number)
+                    problems.add("sources.line", f"{message} {line:,}", number)
         yield from problems
     if len(checked) == len(manifest.parts) and all(sources.valid for sources in checked):
         problems = Problems(MANIFEST)
@@ -206,8 +201,8 @@ def check_inputs(checked: Sequence[_CheckedSources], manifest: Manifest) -> Iter
 class CheckTask(PartTask, frozen=True):
     options: Options
     statistics: str  # path prefix of the files for the census and the counts
-    columns: str  # path of the columns of the part; empty if they are missing
-    sources: str  # path of the sources of the part; empty if there are none
+    columns: str | None  # path of the columns of the part; None if they are missing
+    sources: str | None  # path of the sources of the part; None if there are none
 
 
 class CheckedPart(msgspec.Struct):
@@ -226,7 +221,6 @@ class CheckedPart(msgspec.Struct):
 
 def check_part(task: CheckTask) -> CheckedPart:
     """Check one part. Runs in a worker."""
-    path = task.part.path
     entry = task.part.entry
     options = task.options
     checked = CheckedPart(Problems(entry.file), Problems(entry.file))
@@ -242,13 +236,13 @@ def check_part(task: CheckTask) -> CheckedPart:
     text_digest = xxh3_128()
     is_read = False
     with checked.in_lines.reading():
-        problems.compare_file(path, entry)
-        for chunk in judge_slice(
-            judge_of(rules), Slice(shard_at(path)), max_line_bytes=longest, stats=stats
-        ):
+        problems.compare_file(task.part.path, entry)
+        part = Slice(shard_at(task.part.path))
+        for chunk in judge_slice(judge_of(rules), part, max_line_bytes=longest, stats=stats):
             text_digest.update(chunk.data)
             lines.check(chunk)
         is_read = True
+    text_hash = text_digest.hexdigest()
     if stats.bom:
         checked.in_lines.add(
             "line.form", "expected a record at the start of the file, found a byte order mark", 1
@@ -256,9 +250,8 @@ def check_part(task: CheckTask) -> CheckedPart:
     tally = Tally()
     tally.add(lines.keys, lines.rows)
     outcomes = list(map(outcome_of, lines.rows))
-    write_statistics(
-        task.statistics, PartCounts(tally), lines.keys, outcomes, lines.contradictions()
-    )
+    counts = PartCounts(tally)
+    write_statistics(task.statistics, counts, lines.keys, outcomes, lines.contradictions())
     checked.text_bytes = stats.text_bytes
     checked.records = len(lines.rows)
     checked.first = lines.first
@@ -267,57 +260,52 @@ def check_part(task: CheckTask) -> CheckedPart:
     if is_read:
         problems.compare("part.records", "records", entry.records, checked.records)
         problems.compare("part.text_bytes", "bytes of text", entry.text_bytes, checked.text_bytes)
-        problems.compare(
-            "part.text_xxh3_128", "xxh3 of text", entry.text_xxh3_128, text_digest.hexdigest()
-        )
-    if is_read and checked.records:
-        for name, key, found in (
-            ("first", entry.first, checked.first),
-            ("last", entry.last, checked.last),
-        ):
-            listed, read = map(msgspec.to_builtins, (key, key_entry(found, options.sort_fields)))
+        problems.compare("part.text_xxh3_128", "xxh3 of text", entry.text_xxh3_128, text_hash)
+        ends = (("first", lines.first), ("last", lines.last)) if checked.records else ()
+        for name, key in ends:
+            listed = msgspec.to_builtins(getattr(entry, name))
+            read = msgspec.to_builtins(key_entry(key, options.sort_fields))
             problems.compare_documents(f"part.{name}", f"{name} key, ", listed, read, _SAYS, _HAS)
-    if task.columns and checked.valid and text_digest.hexdigest() == entry.text_xxh3_128:
-        checked.columns = _check_columns(task.columns, entry, lines)
+    if task.columns and checked.valid and text_hash == entry.text_xxh3_128:
+        checked.columns = _check_columns(task.columns, entry, lines.columns)
     if task.sources:
         checked.sources = _check_sources(task.sources, entry)
     return checked
 
 
-def _check_columns(path: str, entry: PartEntry, lines: _LineChecker) -> Problems:
+def _check_columns(path: str, entry: PartEntry, builder: ColumnsBuilder) -> Problems:
     """Compare every column of a part with its records."""
     problems = Problems(entry.columns.file)
     with problems.reading():
         problems.compare_file(path, entry.columns)
         try:
-            _compare_columns(PartColumns(path, entry.text_xxh3_128), lines.columns, problems)
+            _compare_columns(PartColumns(path, entry.text_xxh3_128), builder, problems)
         except CorpusError as exc:
             problems.add("columns.unreadable", exc.reason)
     return problems
 
 
 def _compare_columns(columns: PartColumns, builder: ColumnsBuilder, problems: Problems) -> None:
-    expected = {name: (kind, content) for name, kind, content in builder.contents()}
-    for name in expected.keys() ^ columns.frames.keys():
-        missing = name in expected
-        message = (
-            f"expected a column {name}, found none"
-            if missing
-            else f"found a column {name}, expected none"
-        )
-        problems.add("columns.names", message)
-    for name, (kind, content) in expected.items():
-        found = columns.content(name) if name in columns.frames else content
-        if found != content:
-            width = 1 if kind == "json" else int(kind[1:])
-            shortest = min(len(found), len(content))
-            at = bisect_left(
-                range(shortest), True, key=lambda size: found[: size + 1] != content[: size + 1]
-            )
-            line = None if kind == "json" else at // width + 1
-            problems.add(
-                "columns.values", f"the column {name} does not have the values of the records", line
-            )
+    unexpected = dict(columns.frames)
+    for name, kind, expected in builder.contents():
+        if unexpected.pop(name, None) is None:
+            problems.add("columns.names", f"expected a column {name}, found none")
+            continue
+        content = columns.content(name)
+        if content != expected:
+            line = None
+            if kind != "json":
+                line = _same_bytes(content, expected) // int(kind[1:]) + 1
+            message = f"the column {name} does not have the values of the records"
+            problems.add("columns.values", message, line)
+    for name in unexpected:
+        problems.add("columns.names", f"found a column {name}, expected none")
+
+
+def _same_bytes(text: bytes, other: bytes) -> int:
+    """Return how many bytes two texts begin with in common, found by halving: slices are fast."""
+    sizes = range(len(text))
+    return bisect_left(sizes, True, key=lambda size: text[: size + 1] != other[: size + 1])
 
 
 class _LineChecker:
@@ -349,46 +337,40 @@ class _LineChecker:
         # Usually every key is greater than the one before. Only repeats have equal keys; then the
         # texts are compared.
         before = [self.last, *keys[:-1]]
+        texts = [_text(chunk, index) for index in range(len(keys))]
         if not all(map(lt, before, keys)):
-            self._check_order(before, keys, chunk)
+            self._check_order(before, keys, texts, batch.numbers)
         self.first = self.first or keys[0]
         self.last = keys[-1]
-        self._last_text = _text(chunk, len(keys) - 1)
+        self._last_text = texts[-1]
         fields = self._split_all(keys)
-        row_of = self._row_of
-        rows = [
-            row_of(record, 0, line)
-            for record, line in zip(batch.records, batch.numbers, strict=True)
-        ]
-        texts = [_text(chunk, index) for index in range(len(keys))]
+        rows = list(map(self._row_of, batch.records, repeat(0), batch.numbers))
         self.columns.add(fields, rows, map(len, texts), map(fingerprint, texts))
         self.columns.add_metadata(map(memoryview, texts))
         self.keys += fields
         self.rows += rows
 
-    def _check_order(self, before: list[bytes], keys: list[bytes], chunk: JudgedChunk) -> None:
+    def _check_order(
+        self, before: list[bytes], keys: list[bytes], texts: list[bytes], numbers: Sequence[int]
+    ) -> None:
         add = self._problems.add
-        for index, (low, high) in enumerate(zip(before, keys, strict=True)):
-            number = chunk.batch.numbers[index]
+        previous_texts = [self._last_text, *texts[:-1]]
+        columns = zip(before, keys, previous_texts, texts, numbers, strict=True)
+        for low, high, previous, text, number in columns:
             if low > high:
                 message = (
                     "expected a key greater than that of the previous record, found a smaller one"
                 )
                 add("line.order", message, number)
             elif low == high:
-                text = _text(chunk, index)
-                previous = _text(chunk, index - 1) if index else self._last_text
                 if high != self._repeated:
                     self._compare_repeats()
                     self._repeated = high
                     self._texts = [previous]
                 self._texts.append(text)
                 if text == previous:
-                    add(
-                        "line.duplicate",
-                        "expected a new record, found a copy of the previous one",
-                        number,
-                    )
+                    message = "expected a new record, found a copy of the previous one"
+                    add("line.duplicate", message, number)
                 elif text < previous:
                     message = (
                         "expected text greater than that of the previous record with this "
@@ -413,30 +395,20 @@ class _LineChecker:
             self.valid = False
             finding = invalid.findings[0]
             add("line.invalid", f"{finding.path}: {finding.message} [{finding.code}]", invalid.line)
-        lines = BytesIO(
-            chunk.data
-        ).readlines()  # unlike splitlines, it does not split at a carriage return
+        # Unlike splitlines, it does not split at a carriage return.
+        lines = BytesIO(chunk.data).readlines()
         seen = {invalid.line for invalid in batch.rejected} | set(batch.numbers)
         for number, line in enumerate(lines, chunk.line):
             if number not in seen:
-                add(
-                    "line.blank",
-                    f"expected a record, found {len(line):,} bytes of white space",
-                    number,
-                )
+                message = f"expected a record, found {len(line):,} bytes of white space"
+                add("line.blank", message, number)
         for index, number in enumerate(batch.numbers):
             line = lines[number - chunk.line]
             normal = _text(chunk, index)
             if line != normal:
-                # Where they begin to differ is found by halving: comparing slices runs in C.
-                offset = bisect_left(
-                    range(1, len(line) + 1), True, key=lambda size: line[:size] != normal[:size]
-                )
-                add(
-                    "line.form",
-                    f"expected the normal form, found other text from byte {offset:,} of the line",
-                    number,
-                )
+                same = _same_bytes(line, normal)
+                message = f"expected the normal form, found other text from byte {same:,}"
+                add("line.form", f"{message} of the line", number)
 
 
 def _text(chunk: JudgedChunk, index: int) -> bytes:

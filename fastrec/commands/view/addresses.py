@@ -1,4 +1,4 @@
-r"""The addresses of pages: each has all the state of its page, so it survives a reload.
+r"""The addresses of pages, and their frame. An address has all the state of its page.
 
     /TOKEN/                                          all evaluations
     /TOKEN/questions?evaluation=E&metric=M&…         a table of questions
@@ -22,7 +22,8 @@ second answer of a model is `MODEL\2`: a backslash in the name itself is always 
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, get_args
+from dataclasses import dataclass
+from typing import Any, NamedTuple, get_args
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -30,7 +31,9 @@ from msgspec.structs import replace
 
 from fastrec.answers.leaderboard import BoardEvaluation
 from fastrec.answers.table import PLACES, SORTS, OutcomeFilter, Query, QuestionRow, Scope, Which
+from fastrec.html import Html
 from fastrec.summary.present_ranking import EvaluationStats
+from fastrec.templates import render_template
 
 _ESCAPE = re.compile(r"\\(?:\\|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 _ORDINAL = re.compile(r"\\([2-9]|[1-9][0-9]{1,8})\Z")
@@ -57,16 +60,14 @@ def name_text(name: str) -> str:
     >>> name_text("org/model"), name_text("a\\b\u202e\n")
     ('org/model', 'a\\\\b\\u202e\\x0a')
     """
-    return "".join(map(_spelled, name)) if "\\" in name or not name.isprintable() else name
+    if name.isprintable() and "\\" not in name:
+        return name
+    return "".join(char if char.isprintable() and char != "\\" else _escaped(char) for char in name)
 
 
-def _spelled(char: str) -> str:
-    if char.isprintable():
-        return char.replace("\\", "\\\\")
-    code = ord(char)
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+def _escaped(char: str) -> str:
+    # Python would write a line break as `\n`.
+    return f"\\x{ord(char):02x}" if char in "\t\n\r" else char.encode("unicode_escape").decode()
 
 
 def name_of(text: str) -> str:
@@ -83,6 +84,7 @@ def _answer_name_of(text: str) -> AnswerName:
     return AnswerName(name_of(text))
 
 
+MOST = 1_000  # models or answers of a page: a browser shows no more at once
 PAGE_SIZE = 100
 LARGEST_PAGE = 1_000
 # The fields of a query, each with its parameter, in the order of addresses.
@@ -106,9 +108,14 @@ _KEYS = (
 )
 _PARAMETERS = dict(zip(_KEYS, Query.__struct_fields__, strict=True))
 _TYPED = ("text", "where")  # as the user has typed them; others are names
-_CHOICES: dict[str, Sequence[str]] = {"which": get_args(Which), "in": PLACES, "sort": SORTS}
+_NUMBERS = ("least", "most")
+_CHOICES: dict[str, Sequence[str]] = {
+    "which": get_args(Which),
+    "outcome": get_args(OutcomeFilter),
+    "in": PLACES,
+    "sort": SORTS,
+}
 _ALL = Query(evaluation_name="", sort="hardest")
-_OUTCOMES = get_args(OutcomeFilter)
 _SWITCHES = ("differences", "whole")
 _MOST_DIGITS = 12
 
@@ -135,17 +142,13 @@ def state_of(pairs: Iterable[tuple[str, str]]) -> PageState:
         return values.get(key, [""])[-1]
 
     fields: dict[str, Any] = {}
-    for key, given in values.items():
-        field = _PARAMETERS.get(key, "")
-        read = given if key in _TYPED else [name_of(value) for value in given]
-        if key == "outcome":
-            fields[field] = tuple(outcome for outcome in _OUTCOMES if outcome in given)
-        elif key in ("least", "most"):
-            fields[field] = _number(given[-1])
-        elif field and isinstance(getattr(_ALL, field), tuple):
-            fields[field] = tuple(dict.fromkeys(read))
-        elif field and given[-1] in _CHOICES.get(key, given):
-            fields[field] = read[-1]
+    for key, field in _PARAMETERS.items():
+        given = [value for value in values.get(key, ()) if value in _CHOICES.get(key, (value,))]
+        if given:
+            read = given if key in _TYPED else list(map(name_of, given))
+            is_list = isinstance(getattr(_ALL, field), tuple)
+            fields[field] = tuple(dict.fromkeys(read)) if is_list else read[-1]
+    fields |= {_PARAMETERS[key]: _number(last(key)) for key in _NUMBERS}
     return PageState(
         query=replace(_ALL, **fields),
         page=_count(last("page"), 1, 10**_MOST_DIGITS),
@@ -181,13 +184,9 @@ def number_text(value: float) -> str:
 AnyScope = Scope | Query | QuestionRow | EvaluationStats | BoardEvaluation
 
 
-def all_questions(scope: AnyScope, models: tuple[str, ...] = ()) -> PageState:
-    """The table of a scope, without filters."""
-    return PageState(
-        query=replace(
-            _ALL, evaluation_name=scope.evaluation_name, metric=scope.metric, models=models
-        )
-    )
+def all_questions(scope: AnyScope, models: tuple[str, ...] = ()) -> Query:
+    """All questions of a scope."""
+    return replace(_ALL, evaluation_name=scope.evaluation_name, metric=scope.metric, models=models)
 
 
 def query_pairs(query: Query) -> list[tuple[str, str]]:
@@ -201,7 +200,7 @@ def query_pairs(query: Query) -> list[tuple[str, str]]:
 
 
 def _parameter(key: str, value: Any) -> str:
-    if key in ("least", "most"):
+    if key in _NUMBERS:
         return number_text(value)
     return str(value) if key in _TYPED else name_text(value)
 
@@ -220,74 +219,86 @@ def state_pairs(state: PageState) -> list[tuple[str, str]]:
     return pairs + [(name, "1") for name in _SWITCHES if getattr(state, name)]
 
 
-class Addresses:
-    """Makes the addresses of pages below a prefix, `/TOKEN`."""
+@dataclass(frozen=True)
+class Site:
+    """The pages of a server: their addresses, below a prefix `/TOKEN`, and their frame."""
 
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
+    prefix: str
+    corpus: str
+    can_label: bool
 
     spelled = staticmethod(name_text)
 
+    def page(
+        self, name: str, title: str, trail: Sequence[tuple[str, str | None]] = (), **values: Any
+    ) -> Html:
+        """Fill the template of a page.
+
+        `trail` has the names and addresses of the pages above it, and its own name.
+        """
+        return render_template(
+            f"view/{name}.html", site=self, title=title, trail=list(trail), **values
+        )
+
     def plain(self, name: str = "") -> str:
         """Make the address of the start page, or of a page or file without state."""
-        return f"{self._prefix}/{name}"
+        return f"{self.prefix}/{name}"
 
     def pairs(self, page: str, *pairs: tuple[str, str]) -> str:
         """Make the address of a page with some parameters."""
-        return f"{self._prefix}/{page}?{urlencode(pairs)}"
+        return f"{self.prefix}/{page}?{urlencode(pairs)}"
 
     def models(self, page: str, *models: str) -> str:
         """Make the address of a page about models: `model` or `pair`."""
         return self.pairs(page, *(("model", name_text(model)) for model in models))
 
     def table(self, state: PageState, route: str = "questions", **changes: object) -> str:
-        return self._of(
-            route, replace(state, **{"show": (), "differences": False, "whole": False, **changes})
-        )
+        """Make the address of a table, with changes of its state."""
+        changed = replace(state, **{"show": (), "differences": False, "whole": False, **changes})
+        return self.pairs(route, *state_pairs(changed))
 
-    def scope(self, scope: AnyScope, *models: str) -> str:
-        """Make the address of the table of a scope, without filters."""
-        return self.table(all_questions(scope, models))
+    def asking(self, state: PageState, **changes: object) -> str:
+        """Make the address of the first page of a table, with changes of its query."""
+        return self.table(state, query=replace(state.query, **changes), page=1)
 
     def query(self, query: Query) -> str:
         """Make the address of the table of the questions of a query."""
         return self.table(PageState(query=query))
 
+    def scope(self, scope: AnyScope, *models: str) -> str:
+        """Make the address of the table of a scope, without filters."""
+        return self.query(all_questions(scope, models))
+
+    def question(self, row: QuestionRow) -> str:
+        """Make the address of a question, of its table without filters."""
+        return self.questions(PageState(query=all_questions(row)))(row.name)
+
     def questions(self, state: PageState) -> Callable[[str], str]:
         """Make a function from names of questions to their addresses; for tables, it is quicker."""
         parameters = urlencode(state_pairs(state))
-        return lambda name: f"{self._prefix}/question/{quote(name, safe='')}?{parameters}"
-
-    def question(self, state: PageState, name: str) -> str:
-        return self.questions(state)(name)
-
-    def _of(self, page: str, state: PageState) -> str:
-        return self.pairs(page, *state_pairs(state))
+        return lambda name: f"{self.prefix}/question/{quote(name, safe='')}?{parameters}"
 
 
-class QuestionAddresses(Addresses):
-    """Makes the addresses of pages about a question, such as `answer` and `record`."""
+class QuestionSite(NamedTuple):
+    """The pages about a question, such as `answer` and `record`, in the state of one of them."""
 
-    def __init__(self, addresses: Addresses, state: PageState, name: str) -> None:
-        super().__init__(addresses.plain().removesuffix("/"))
-        self.state = state
-        self.name = name
+    site: Site
+    state: PageState
+    name: str
 
     def to(self, page: str = "question", name: str | None = None, **changes: object) -> str:
-        """A page about this question, or about another one, with changes of its state."""
-        return self._of(
-            f"{page}/{quote(name or self.name, safe='')}", replace(self.state, **changes)
-        )
+        """Make the address of a page about this question, or about another one."""
+        route = f"{page}/{quote(name or self.name, safe='')}"
+        return self.site.pairs(route, *state_pairs(replace(self.state, **changes)))
 
-    def answer(
-        self,
-        chosen: AnswerName,
-        page: str = "answer",
-        *,
-        name: str | None = None,
-        whole: bool = False,
-    ) -> str:
-        return self.to(page, name, show=(chosen,), differences=False, whole=whole)
+    def answer(self, chosen: AnswerName, page: str = "answer", *, whole: bool = False) -> str:
+        return self.to(page, show=(chosen,), differences=False, whole=whole)
 
-    def model_answer(self, model: str, ordinal: int = 1, name: str | None = None) -> str:
-        return self.answer(AnswerName(model, ordinal), name=name)
+    def model_answer(self, model: str, ordinal: int = 1) -> str:
+        return self.answer(AnswerName(model, ordinal))
+
+    def neighbours(
+        self, rows: Sequence[QuestionRow | None], page: str = "question", **changes: object
+    ) -> list[str | None]:
+        """Make the addresses of a page about other questions, where there are any."""
+        return [self.to(page, row.name, whole=False, **changes) if row else None for row in rows]

@@ -19,11 +19,9 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec.structs import replace
 
-from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import QuestionRow
-from fastrec.commands.view.addresses import PageState, QuestionAddresses
-from fastrec.commands.view.layout import Frame
-from fastrec.commands.view.question_page import NumberedAnswer
+from fastrec.commands.view.addresses import AnswerName
+from fastrec.commands.view.question_page import Asked, NumberedAnswer
 from fastrec.errors import UsageError
 from fastrec.errors import shown as shown_path
 from fastrec.html import Html
@@ -35,26 +33,26 @@ _MEASURE = re.compile(r"token|usage|latency|performance|duration|time|_ms$")
 _MOST = 100_000  # a longer text is cut, until it is asked for
 
 
-def answer_page(
-    frame: Frame, index: QuestionTable, state: PageState, row: QuestionRow, shown: NumberedAnswer
-) -> Html:
-    here = QuestionAddresses(frame.addresses, state, row.name)
-    above = QuestionAddresses(frame.addresses, replace(state, show=()), row.name)
+def answer_page(asked: Asked, shown: NumberedAnswer) -> Html:
+    site, index, _, state, row = asked
+    here = asked.here
+    above = here._replace(state=replace(state, show=()))
     model = shown.name.model
     transcript = shown.transcript
     errors = sum(call.failed for call in transcript.calls)
     errors += sum(turn.failed and not turn.is_result for turn in transcript.turns)
+    # Answers of the same model to other questions, and of other models to this one.
     rows = index.neighbours(state.query, row.name, model)
-    before, after = (here.model_answer(model, name=one.name) if one else None for one in rows)
+    before, after = here.neighbours(rows, "answer", show=(AnswerName(model),), differences=False)
     outcomes = index.outcomes(state.query, row.name)
     models = [name for name, (outcome, _) in outcomes.items() if outcome != "none"]
     place = models.index(model) if model in models else 0
     title = str(row.sample_id)
-    return frame.page(
+    return site.page(
         "answer",
         f"{model} · {title}",
         [
-            (state.query.evaluation_name, here.table(state)),
+            (state.query.evaluation_name, site.table(state)),
             (title, above.to(whole=False)),
             (model, None),
         ],
@@ -67,7 +65,6 @@ def answer_page(
         next_error=count(1).__next__,
         most=None if state.whole else _MOST,
         whole=here.answer(shown.name, whole=True),
-        # Answers of the same model to other questions, and of other models to this one.
         before=before,
         after=after,
         better=here.model_answer(models[place - 1]) if place else None,

@@ -6,7 +6,7 @@ from fastrec.answers.choosing import choose_primary, choose_scopes
 from fastrec.answers.pictures import cells_table
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query
-from fastrec.commands.view.layout import Frame
+from fastrec.commands.view.addresses import Site
 from fastrec.errors import NoMatchError
 from fastrec.filters import Filters
 from fastrec.html import Cell, Html
@@ -19,12 +19,12 @@ _COMPUTED = ("response.characters:4", "token_usage.total_tokens:4", "turns", "to
 
 
 def group_page(
-    frame: Frame, index: QuestionTable, by: str, where: tuple[str, ...], **shown: Any
+    site: Site, index: QuestionTable, by: str, where: tuple[str, ...], **shown: Any
 ) -> Html:
     """Offer fields to group by, above what is shown of the matching records."""
     title = f"Groups by {by}" if by else " and ".join(where) or "Pictures"
     fields = dict.fromkeys(spell_path(("metadata", key)) for key, _ in index.fields)
-    return frame.page(
+    return site.page(
         "group",
         title,
         [(title, None)],
@@ -36,7 +36,7 @@ def group_page(
 
 
 def group_results(
-    frame: Frame, index: QuestionTable, group: GroupBy, where: tuple[str, ...]
+    site: Site, index: QuestionTable, group: GroupBy, where: tuple[str, ...]
 ) -> dict[str, Any]:
     """The results of models on groups of each evaluation, as a heat map.
 
@@ -55,7 +55,7 @@ def group_results(
         if value is not None:
             matching = where if group.bins else (*where, f"{group.field}= {value}")
             pairs = (("where", condition) for condition in matching)
-            groups[value] = frame.addresses.pairs("group", *pairs)
+            groups[value] = site.pairs("group", *pairs)
         for model in index.summary_of(scope).by_model:
             query = Query(
                 evaluation_name=name,
@@ -68,7 +68,7 @@ def group_results(
             text = value_text(result, graded=scope.graded)
             colour = heat_class(result) if result is not None else ""
             of_model = rows.setdefault(model.model_id, {})
-            address = frame.addresses.query(query)
+            address = site.query(query)
             of_model[f"{name}: {value or NONE}"] = Cell(text, colour, address)
     if not groups:
         raise NoMatchError(f"no record has the field {group.field}")

@@ -28,8 +28,7 @@ from fastrec.answers.records import ERROR
 from fastrec.answers.table import Query
 from fastrec.answers.transcript import decoded
 from fastrec.answers.values import value_rows
-from fastrec.commands.view.addresses import Addresses, AnswerName, all_questions
-from fastrec.commands.view.layout import MOST, Frame
+from fastrec.commands.view.addresses import MOST, AnswerName, PageState, Site, all_questions
 from fastrec.corpus.columns import METADATA
 from fastrec.errors import listed
 from fastrec.html import Cell, Html, number_cell
@@ -45,7 +44,7 @@ _FIELDS = ("run", "interaction_type", "schema_version")
 
 
 def model_page(
-    frame: Frame,
+    site: Site,
     index: QuestionTable,
     stats: Stats,
     board: Leaderboard,
@@ -62,8 +61,8 @@ def model_page(
     near = _neighbours(board, model)
     names = [one.model_id for one in near if one.model_id != model]
     others = [name for name in index.models if name not in (model, *names)]
-    results, picture = _results(frame.addresses, index, stats, model)
-    return frame.page(
+    results, picture = _results(site, index, stats, model)
+    return site.page(
         "model",
         model,
         [(model, None)],
@@ -71,7 +70,7 @@ def model_page(
         other_models=others[:MOST],
         results=results,
         picture=picture,
-        behind=rows_behind(frame.addresses, index, queries, names),
+        behind=rows_behind(site, index, queries, names),
         errors=_errors(index, queries),
         costs=_costs(index, queries, prices),
         confidence=confidence,
@@ -101,9 +100,7 @@ def _is_common(one: BoardModel, other: BoardModel) -> bool:
     return any(cell and mine for cell, mine in zip(one.cells, other.cells, strict=True))
 
 
-def _results(
-    addresses: Addresses, index: QuestionTable, stats: Stats, model: str
-) -> tuple[CellsTable, Html]:
+def _results(site: Site, index: QuestionTable, stats: Stats, model: str) -> tuple[CellsTable, Html]:
     """The results of a model by evaluation and metric, as a table and as a picture."""
     rows: dict[Cell, dict[str, Cell]] = {}
     results = {}
@@ -111,12 +108,12 @@ def _results(
         for own in evaluation.by_model:
             if own.model_id == model:
                 accuracy = stats.shows_accuracy(evaluation)
-                query = all_questions(evaluation, (model,)).query
+                query = all_questions(evaluation, (model,))
                 characters = mean_lengths_of(index, query).get(model)
                 cells = model_cells(own, accuracy=accuracy, characters=characters)
-                rows[Cell(evaluation.title, href=addresses.query(query))] = cells
+                rows[Cell(evaluation.title, href=site.query(query))] = cells
                 wrong = replace(query, wrong=(model,))
-                cells["wrong"] = Cell("show", href=addresses.query(wrong))
+                cells["wrong"] = Cell("show", href=site.query(wrong))
                 if are_shares([own]):
                     results[evaluation.title] = result_of(own, accuracy=accuracy)
     picture = dots_picture("Results, with 95% intervals", results, shares=True)
@@ -127,7 +124,7 @@ _Rows = list[tuple[Cell | str | float | None, ...]]
 
 
 def rows_behind(
-    addresses: Addresses, index: QuestionTable, queries: Iterable[Query], others: Sequence[str]
+    site: Site, index: QuestionTable, queries: Iterable[Query], others: Sequence[str]
 ) -> _Rows:
     """The questions on which the only model of queries is most behind others, and by how much."""
     gaps: list[tuple[float, float, Query, str]] = []
@@ -144,9 +141,9 @@ def rows_behind(
         question = index.row(query, name)
         if gap > 0 and question:
             shown = tuple(map(AnswerName, (*query.models, *others)))
-            state = replace(all_questions(query), show=shown)
+            state = PageState(query=all_questions(query), show=shown)
             title = f"{question.evaluation_name} · {question.sample_id}"
-            link = Cell(title, href=addresses.question(state, name))
+            link = Cell(title, href=site.questions(state)(name))
             numbers = (number_cell(number, ".3f") for number in (own, gap))
             rows.append((link, *numbers, question.excerpt))
     return rows

@@ -7,8 +7,7 @@ from fastrec.answers.pictures import cells_table, number_cells
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query, Scope
 from fastrec.answers.values import value_rows
-from fastrec.commands.view.addresses import Addresses, PageState
-from fastrec.commands.view.layout import Frame
+from fastrec.commands.view.addresses import Site
 from fastrec.commands.view.model_page import rows_behind
 from fastrec.filters import Filters
 from fastrec.html import Cell, Html
@@ -17,22 +16,21 @@ from fastrec.statistics.paired import Paired, compare_series
 from fastrec.wording import metrics_of, title_of
 
 
-def pair_page(frame: Frame, index: QuestionTable, state: PageState) -> Html:
-    """Compare the two models of a state on the evaluations that both have answered."""
-    a, b = state.query.models
-    addresses = frame.addresses
+def pair_page(site: Site, index: QuestionTable, shown: Query) -> Html:
+    """Compare the two models of a query on the evaluations that both have answered."""
+    a, b = shown.models
     metrics = metrics_of(index.scopes)
     rows: dict[Cell, dict[str, Cell]] = {}
     queries = []
     p_values = []
     for scope, query in choose_scopes(index.scopes, Filters()):
-        is_wanted = state.query.evaluation_name in ("", scope.evaluation_name)
+        is_wanted = shown.evaluation_name in ("", scope.evaluation_name)
         if is_wanted and a in scope.models and b in scope.models:
             title = title_of(scope.evaluation_name, scope.metric, metrics[scope.evaluation_name])
-            chosen = replace(query, models=(a, b), where=state.query.where, sort="hardest")
+            chosen = replace(query, models=(a, b), where=shown.where, sort="hardest")
             found = _test(index, scope, chosen)
-            link = Cell(title, href=addresses.query(chosen))
-            rows[link] = _cells(addresses, scope, chosen, found)
+            link = Cell(title, href=site.query(chosen))
+            rows[link] = _cells(site, scope, chosen, found)
             queries.append(query)
             if found.p is not None:
                 p_values.append((link, found.p))
@@ -40,15 +38,15 @@ def pair_page(frame: Frame, index: QuestionTable, state: PageState) -> Html:
     for (link, _), p in zip(p_values, adjusted, strict=True):
         rows[link]["p, adjusted"] = Cell(f"{p:.3g}")
     of_a, of_b = ([replace(query, models=(model,)) for query in queries] for model in (a, b))
-    return frame.page(
+    return site.page(
         "pair",
         "Two models",
-        [(a, addresses.models("model", a)), (b, None)],
+        [(a, site.models("model", a)), (b, None)],
         a=a,
         b=b,
         results=cells_table("evaluation", rows),
-        behind_a=rows_behind(addresses, index, of_b, (a,)),
-        behind_b=rows_behind(addresses, index, of_a, (b,)),
+        behind_a=rows_behind(site, index, of_b, (a,)),
+        behind_b=rows_behind(site, index, of_a, (b,)),
     )
 
 
@@ -61,7 +59,7 @@ def _test(index: QuestionTable, scope: Scope, query: Query) -> Paired:
     return found
 
 
-def _cells(addresses: Addresses, scope: Scope, query: Query, found: Paired) -> dict[str, Cell]:
+def _cells(site: Site, scope: Scope, query: Query, found: Paired) -> dict[str, Cell]:
     """The numbers of a comparison; those of right and wrong answers are links."""
     spec = ".3f" if scope.graded else ".1%"
     a, b = query.models
@@ -84,6 +82,6 @@ def _cells(addresses: Addresses, scope: Scope, query: Query, found: Paired) -> d
     }
     cells = number_cells(numbers)
     for head, (count, right, wrong) in better.items():
-        address = addresses.query(replace(query, right=(right,), wrong=(wrong,)))
+        address = site.query(replace(query, right=(right,), wrong=(wrong,)))
         cells[head] = Cell(f"{count:,}", href=address if is_linked and count else "")
     return cells | number_cells(tests)

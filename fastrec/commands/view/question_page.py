@@ -5,7 +5,7 @@ differences, word by word.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -15,21 +15,25 @@ from msgspec.structs import replace
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.reading import Answer
 from fastrec.answers.shown import tally_facts, tell_apart, trial_of
-from fastrec.answers.table import OUTCOMES, Outcome, QuestionRow, Scope
+from fastrec.answers.table import OUTCOMES, QuestionRow, Scope
 from fastrec.answers.transcript import Transcript, decoded, transcript_of
-from fastrec.commands.view.addresses import AnswerName, PageState, QuestionAddresses, query_pairs
+from fastrec.commands.view.addresses import (
+    MOST,
+    AnswerName,
+    PageState,
+    QuestionSite,
+    Site,
+    query_pairs,
+)
 from fastrec.commands.view.differences import LONGEST, Piece, differences
-from fastrec.commands.view.layout import MOST, Frame
 from fastrec.commands.view.table_page import metric_links, metric_name
 from fastrec.html import Html
 from fastrec.limits import current_limits
 from fastrec.normalize.corrections import Label, Labeller
 from fastrec.svg import Scale
-from fastrec.templates import one_line
-from fastrec.wording import NONE, even_scores, latency_text, score_text, signs_of, tokens_text
+from fastrec.wording import NONE, even_scores, latency_text, tokens_text
 
 _MOST_EXTRACTED = 5
-_TRIAL = 60
 
 
 class NumberedAnswer(msgspec.Struct, frozen=True):
@@ -61,31 +65,11 @@ class NumberedAnswer(msgspec.Struct, frozen=True):
         }
 
     @property
-    def repeat(self) -> str:
-        """Which of several answers of its model it is; empty if there is only one."""
-        if self.total == 1:
-            return ""
-        trial = (f" · {name} {one_line(value, _TRIAL)}" for name, value in self.trial.items())
-        return f"answer {self.name.ordinal:,} of {self.total:,}{''.join(trial)}"
-
-    @property
     def is_right(self) -> bool:
         """By its label, or else by the verdict."""
         if self.label and self.label.is_correct is not None:
             return self.label.is_correct
         return self.answer.outcome == "right"
-
-    @property
-    def label_text(self) -> str:
-        label = self.label
-        if label is None:
-            return ""
-        said = []
-        if label.is_correct is not None:
-            said.append("right" if label.is_correct else "wrong")
-        if label.score is not None:
-            said.append(f"score {score_text(label.score)}")
-        return f"label: {', '.join([*said, *filter(None, (label.reason, label.by))])}"
 
     @property
     def extracted(self) -> list[str]:
@@ -150,17 +134,24 @@ def are_unique(trials: Iterable[Mapping[str, str]]) -> list[bool]:
 NO_MORE = "no-more"  # the anchor of a note that is visible only if an address has it
 
 
-def question_page(
-    frame: Frame,
-    index: QuestionTable,
-    scope: Scope,
-    state: PageState,
-    row: QuestionRow,
-    *,
-    labels: Labeller | None,
-) -> Html:
+class Asked(NamedTuple):
+    """What a page about a question is made from."""
+
+    site: Site
+    questions: QuestionTable
+    scope: Scope
+    state: PageState
+    row: QuestionRow
+
+    @property
+    def here(self) -> QuestionSite:
+        return QuestionSite(self.site, self.state, self.row.name)
+
+
+def question_page(asked: Asked, labels: Labeller | None) -> Html:
+    site, index, scope, state, row = asked
+    here = asked.here
     query = state.query
-    here = QuestionAddresses(frame.addresses, state, row.name)
     outcomes = index.outcomes(query, row.name)
     most = current_limits().shown_answers
     models = tuple(dict.fromkeys(chosen.model for chosen in state.show)) or query.models
@@ -175,19 +166,27 @@ def question_page(
     if scope.metric is not None:
         facts = [metric_name(scope.metric), *facts]
     title = str(row.sample_id)
-    rows = index.neighbours(query, row.name)
-    before, after = (here.to(name=one.name, whole=False) if one else None for one in rows)
+    before, after = here.neighbours(index.neighbours(query, row.name))
     # The chosen models may lack this question.
     first = (answers or numbered(index.answers(row, most=most), ends))[:1]
     is_compared = state.differences and len(answers) > 1
     rest = answers[2:] if is_compared else answers
-    is_folded = [not state.show and shown.answer.outcome == "error" for shown in rest[:MOST]]
-    return frame.page(
+    counts = Counter(outcome for outcome, _ in outcomes.values())
+    judged = len(outcomes) - counts["error"] - counts["none"]
+    trials = index.trials(query, row.name)
+    # Those without an answer come last.
+    squares = [
+        (model, outcome, trials.get(model, ()), score)
+        for model, (outcome, score) in islice(outcomes.items(), MOST)
+    ]
+    shown_outcomes = OUTCOMES[-2:] if scope.graded else OUTCOMES
+    return site.page(
         "question",
         f"{title} · {query.evaluation_name}",
-        [(query.evaluation_name, here.table(state)), (title, None)],
+        [(query.evaluation_name, site.table(state)), (title, None)],
         here=here,
         row=row,
+        graded=scope.graded,
         before=before,
         after=after,
         no_more=NO_MORE,
@@ -199,11 +198,13 @@ def question_page(
         query_pairs=query_pairs(query),
         answers=answers,
         compared=_compared(*answers[:2]) if is_compared else None,
-        judged=[shown for shown, folded in zip(rest, is_folded, strict=False) if not folded],
-        failed=[shown for shown, folded in zip(rest, is_folded, strict=False) if folded],
+        rest=rest[:MOST],
         has_more=len(rest) > MOST,
         most=MOST,
-        **_glance(outcomes, index.trials(query, row.name), graded=scope.graded),
+        judged_squares=squares[:judged],
+        other_squares=squares[judged:],
+        left_out=len(outcomes) - MOST,
+        legend=[(outcome, counts[outcome]) for outcome in shown_outcomes if counts[outcome]],
     )
 
 
@@ -231,45 +232,3 @@ def _marked(pieces: Iterable[Piece]) -> list[Piece]:
         marked = "" if text == other else text.rstrip() or text
         split.append((marked, text[len(marked) :]))
     return split
-
-
-class _Square(NamedTuple):
-    """The outcome of a model, or of each of its trials; of a graded metric, the score."""
-
-    model: str
-    kind: str
-    label: str
-    signs: str
-
-
-def _glance(
-    outcomes: Mapping[str, tuple[Outcome, float]],
-    trials: Mapping[str, Sequence[Outcome]],
-    *,
-    graded: bool,
-) -> dict[str, object]:
-    """The outcomes of all models, as squares; those without an answer come last."""
-    counts = Counter(outcome for outcome, _ in outcomes.values())
-    squares = [
-        _square(model, outcome, trials.get(model, ()), value if graded else None)
-        for model, (outcome, value) in islice(outcomes.items(), MOST)
-    ]
-    judged = len(outcomes) - counts["error"] - counts["none"]
-    shown = OUTCOMES[-2:] if graded else OUTCOMES
-    return {
-        "judged_squares": squares[:judged],
-        "other_squares": squares[judged:],
-        "left_out": len(outcomes) - MOST,
-        "legend": [(outcome, counts[outcome]) for outcome in shown if counts[outcome]],
-    }
-
-
-def _square(
-    model: str, outcome: Outcome, trials: Sequence[Outcome], score: float | None
-) -> _Square:
-    if score is not None and outcome not in ("error", "none"):
-        label = score_text(score)
-        signs = f"{score:.2f}" if abs(score) < 10 else label
-        return _Square(model, "scored several", label, signs)
-    kind = f"{outcome} several" if trials else outcome
-    return _Square(model, kind, ", ".join(trials) or outcome, signs_of(trials or [outcome]))

@@ -16,12 +16,10 @@ own, framing, and storing. Pages are made in threads, so they may wait for parts
 import re
 import secrets
 import socket
-import threading
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from importlib.resources import files
 from itertools import chain, islice
 from typing import Any, Self
@@ -56,20 +54,19 @@ from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.ranks import add_ranks
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.shown import read_question
-from fastrec.answers.table import Page, Query, QuestionRow, Scope
-from fastrec.commands.view.addresses import (
-    Addresses,
-    PageState,
-    QuestionAddresses,
-    all_questions,
-    state_of,
-)
+from fastrec.answers.table import Page, Query, Scope
+from fastrec.commands.view.addresses import PageState, Site, state_of
 from fastrec.commands.view.answer_page import LabelFile, answer_page, new_label, record_text
 from fastrec.commands.view.group_page import group_page, group_results
-from fastrec.commands.view.layout import Frame
 from fastrec.commands.view.model_page import model_page
 from fastrec.commands.view.pair_page import pair_page
-from fastrec.commands.view.question_page import NO_MORE, NumberedAnswer, numbered, question_page
+from fastrec.commands.view.question_page import (
+    NO_MORE,
+    Asked,
+    NumberedAnswer,
+    numbered,
+    question_page,
+)
 from fastrec.commands.view.table_page import found_page, start_page, table_page
 from fastrec.commands.view.work import Background, WorkingError
 from fastrec.corpus.manifest import read_manifest
@@ -188,9 +185,6 @@ class _Opened:
         return stats
 
 
-_Choice = tuple[tuple[str, ...], str, str | None]  # conditions, a field to group by, of clusters
-
-
 class _Pages:
     def __init__(
         self,
@@ -207,16 +201,14 @@ class _Pages:
         self.background = Background()
         self._scopes = {(scope.evaluation_name, scope.metric): scope for scope in index.scopes}
         self._whole = _Opened(index)
-        self._matching: OrderedDict[_Choice, _Opened] = OrderedDict()
-        self._matching_lock = threading.Lock()
-        self._name = shown(last_name(index.corpus))
-        self._frame = Frame(Addresses(root), self._name, can_label=labels is not None)
+        self._matching = lru_cache(_KEPT)(self._open)
+        self._site = Site(root, shown(last_name(index.corpus)), can_label=labels is not None)
 
     def start(self, _request: Request) -> Response:
         board = None
         with suppress(WorkingError):
             board = self._board
-        return _html(start_page(self._frame, self._index, board))
+        return _html(start_page(self._site, self._index, board))
 
     @cached_property
     def _board(self) -> Leaderboard:
@@ -232,47 +224,39 @@ class _Pages:
         return self.start(request)
 
     def find(self, request: Request) -> Response:
-        frame = self._frame
         text = request.query_params.get("text", "").strip()
         if elsewhere := _OTHER_SERVER.fullmatch(text):
-            return RedirectResponse(frame.addresses.plain(elsewhere[1]), 303)
+            return RedirectResponse(self._site.plain(elsewhere[1]), 303)
         if not text:
             return self.start(request)
         found = self._index.find(text)
         if len(found) == 1:
-            address = frame.addresses.question(all_questions(found[0]), found[0].name)
-            return RedirectResponse(address, 303)
+            return RedirectResponse(self._site.question(found[0]), 303)
         progress = ""
         try:
             self.background.result(text, partial(self._index.search, text))
         except WorkingError as exc:
             progress = str(exc)
-        return _html(found_page(frame, self._index, text, found, progress))
+        return _html(found_page(self._site, self._index, text, found, progress))
 
-    def table(self, request: Request) -> Response:
-        frame = self._frame
-        given = request.query_params.multi_items()
-        state = state_of(given)
-        scope = self._scope(state)
-        if any(value == "" and key != "metric" for key, value in given):
+    def questions(self, request: Request) -> Response:
+        state, scope = self._state(request)
+        if any(value == "" and key != "metric" for key, value in _parameters(request)):
             # A form sends empty fields, too.
-            return RedirectResponse(frame.addresses.table(state), 303)
-        query = state.query
+            return RedirectResponse(self._site.table(state), 303)
         status = 200
         try:
-            page: Page | str = self._index_of(query).page(
-                query, (state.page - 1) * state.size, state.size
+            page: Page | str = self._index_of(state.query).page(
+                state.query, (state.page - 1) * state.size, state.size
             )
         except UsageError as exc:  # a condition is wrong, or no record matches it
             page = str(exc)
             status = 400
-        return _html(table_page(frame, self._index, scope, state, page), status)
+        return _html(table_page(self._site, self._index, scope, state, page), status)
 
     def download(self, request: Request) -> Response:
         """Send the records of the questions of a table, of the models that count."""
-        state = _state(request)
-        self._scope(state)
-        query = state.query
+        query = self._state(request)[0].query
         index = self._index_of(query)
         text = _blocks(index.selection.lines(index.numbers_of(query)))
         # A part that cannot be read is mostly noticed here, so that a page can say so.
@@ -283,75 +267,75 @@ class _Pages:
         )
 
     def question(self, request: Request) -> Response:
-        state, index, row = self._row(request)
-        scope = self._scope(state)
-        labels = self._read_labels()
-        return _html(question_page(self._frame, index, scope, state, row, labels=labels))
+        return _html(question_page(self._asked(request), self._read_labels()))
 
     def disagreement(self, request: Request) -> Response:
-        state, index, row = self._row(request)
-        following = index.next_disagreement(state.query, row.name)
-        address = self._frame.addresses.question(state, (following or row).name)
-        return RedirectResponse(address if following else f"{address}#{NO_MORE}", 303)
+        asked = self._asked(request)
+        following = asked.questions.next_disagreement(asked.state.query, asked.row.name)
+        address = (
+            asked.here.to(name=following.name) if following else f"{asked.here.to()}#{NO_MORE}"
+        )
+        return RedirectResponse(address, 303)
 
     def answer(self, request: Request) -> Response:
-        state, index, row = self._row(request)
-        answer = self._answer(index, row, state)
-        return _html(answer_page(self._frame, index, state, row, answer))
+        asked = self._asked(request)
+        return _html(answer_page(asked, self._answer(asked)))
 
     def record(self, request: Request) -> Response:
-        state, index, row = self._row(request)
-        return PlainTextResponse(record_text(self._answer(index, row, state)))
+        return PlainTextResponse(record_text(self._answer(self._asked(request))))
 
     def save(self, request: Request) -> Response:
         """Send a question as one file, with all of its answers or with those of some models."""
-        state, index, row = self._row(request)
-        evaluation = state.query.evaluation_name
-        queries = [query_of(scope) for scope in index.scopes if scope.evaluation_name == evaluation]
+        site, index, scope, state, row = self._asked(request)
+        queries = [
+            query_of(other)
+            for other in index.scopes
+            if other.evaluation_name == scope.evaluation_name
+        ]
         models = [chosen.model for chosen in state.show]
         found = read_question(index, queries, row.name, make_filters(), models)
         if found is None:
             raise _MissingError("None of these models has an answer to this question.")
         name = f"question-{row.sample_hash[:12]}.html".encode("ascii", "replace").decode()
         headers = {"content-disposition": f'attachment; filename="{quote(name)}"'}
-        return HTMLResponse(question_file([found], self._name), headers=headers)
+        return HTMLResponse(question_file([found], site.corpus), headers=headers)
 
     def model(self, request: Request) -> Response:
-        state = _state(request)
-        opened = self._opened(state.query.where)
-        self._check_models(opened.index, state.query.models, 1)
+        query = state_of(_parameters(request)).query
+        opened = self._opened(query.where)
+        self._check_models(opened.index, query.models, 1)
         page = model_page(
-            self._frame,
+            self._site,
             opened.index,
             opened.stats,
             self._board,
-            model=state.query.models[0],
+            model=query.models[0],
             confidence=request.query_params.get("confidence", "").strip(),
             prices=self._prices,
         )
         return _html(page)
 
     def pair(self, request: Request) -> Response:
-        state = _state(request)
-        index = self._index_of(state.query)
-        self._check_models(index, state.query.models, 2)
-        return _html(pair_page(self._frame, index, state))
+        query = state_of(_parameters(request)).query
+        index = self._index_of(query)
+        self._check_models(index, query.models, 2)
+        return _html(pair_page(self._site, index, query))
 
     def group(self, request: Request) -> Response:
         """Show groups by a field, and intervals over clusters of it; without a field, pictures."""
-        where = _state(request).query.where
+        where = state_of(_parameters(request)).query.where
         by = request.query_params.get("by", "").strip()
         opened = self._opened(where, by)
         shown: dict[str, Any] = {}
         if not by:
             shown["pictures"] = evaluations_html(opened.index, opened.stats)
         for group in parse_groups((by,) if by else ()):
-            shown |= group_results(self._frame, opened.index, group, where)
+            shown |= group_results(self._site, opened.index, group, where)
             if not group.bins:
                 clusters = make_leaderboard(self._opened(where, cluster=by).index, most=_COLUMNS)
                 clusters.cluster = by
                 shown["clusters"] = clusters
-        return _html(group_page(self._frame, self._index, by, where, **shown))
+        return _html(group_page(self._site, self._index, by, where, **shown))
 
     def _check_models(self, index: QuestionTable, models: Sequence[str], number: int) -> None:
         """Check that an address names so many models, and that all of them are known."""
@@ -374,38 +358,41 @@ class _Pages:
         return await run_in_threadpool(self._append_label, request, bytes(form))
 
     def _append_label(self, request: Request, form: bytes) -> Response:
-        state, index, row = self._row(request)
-        shown = self._answer(index, row, state)
+        asked = self._asked(request)
+        shown = self._answer(asked)
         assert self._labels  # otherwise, the guard has refused it
-        self._labels.add(new_label(row, shown, form))
-        here = QuestionAddresses(self._frame.addresses, state, row.name)
-        return RedirectResponse(here.answer(shown.name), 303)
+        self._labels.add(new_label(asked.row, shown, form))
+        return RedirectResponse(asked.here.answer(shown.name), 303)
 
     def _read_labels(self) -> Labeller | None:
         return self._labels.read() if self._labels else None
 
-    def _answer(self, index: QuestionTable, row: QuestionRow, state: PageState) -> NumberedAnswer:
-        ends = index.scale(state.query)
-        for wanted in state.show[:1]:
-            for answer in numbered(index.answers(row, (wanted.model,)), ends, self._read_labels()):
+    def _answer(self, asked: Asked) -> NumberedAnswer:
+        """The answer that an address names."""
+        ends = asked.questions.scale(asked.state.query)
+        for wanted in asked.state.show[:1]:
+            answers = asked.questions.answers(asked.row, (wanted.model,))
+            for answer in numbered(answers, ends, self._read_labels()):
                 if answer.name == wanted:
                     return answer
         raise _MissingError("The model has no such answer to this question.")
 
-    def _scope(self, state: PageState) -> Scope:
+    def _state(self, request: Request) -> tuple[PageState, Scope]:
+        """The state of a page, and the scope that it names."""
+        state = state_of(_parameters(request))
         scope = self._scopes.get((state.query.evaluation_name, state.query.metric))
         if scope is None:
             raise _MissingError("This corpus has no such evaluation and metric.")
-        return scope
+        return state, scope
 
-    def _row(self, request: Request) -> tuple[PageState, QuestionTable, QuestionRow]:
-        state = _state(request)
-        self._scope(state)
+    def _asked(self, request: Request) -> Asked:
+        """The question that an address names."""
+        state, scope = self._state(request)
         index = self._index_of(state.query)
         row = index.row(state.query, request.path_params["name"])
         if row is None:
             raise _MissingError("This evaluation has no such question.")
-        return state, index, row
+        return Asked(self._site, index, scope, state, row)
 
     def _index_of(self, query: Query) -> QuestionTable:
         """The questions of the records that match the conditions of a query."""
@@ -417,29 +404,24 @@ class _Pages:
 
     def _opened(self, where: tuple[str, ...], by: str = "", cluster: str | None = None) -> _Opened:
         """The records that match conditions, in groups or clusters; the last ones are kept."""
-        key = (where, by, cluster)
-        if key == ((), "", None):
-            return self._whole
-        with self._matching_lock:
-            if key not in self._matching:
-                filters = make_filters(where=where)  # refuses what is no condition
-                groups = parse_groups((by,) if by else ())
-                reader = self._index.selection.reader
-                match = partial(open_index, reader, filters, groups, cluster=cluster)
-                index = self.background.result(key, match)
-                index.direct_like(self._index)
-                self._matching[key] = _Opened(index)
-                if len(self._matching) > _KEPT:
-                    self._matching.popitem(last=False)
-            self._matching.move_to_end(key)
-            return self._matching[key]
+        is_whole = not where and not by and cluster is None
+        return self._whole if is_whole else self._matching(where, by, cluster)
+
+    def _open(self, where: tuple[str, ...], by: str, cluster: str | None) -> _Opened:
+        filters = make_filters(where=where)  # refuses what is no condition
+        groups = parse_groups((by,) if by else ())
+        reader = self._index.selection.reader
+        match = partial(open_index, reader, filters, groups, cluster=cluster)
+        index = self.background.result((where, by, cluster), match)
+        index.direct_like(self._index)
+        return _Opened(index)
 
     def problem(self, request: Request, exc: Exception) -> Response:
         """Say what is wrong with the corpus or the address, without a traceback."""
         if isinstance(exc, WorkingError):
-            return _html(self._frame.page("searching", "Searching", progress=str(exc)))
+            return _html(self._site.page("searching", "Searching", progress=str(exc)))
         status, title, *text = self._explain(exc, is_label=request.method == "POST")
-        return _html(self._frame.page("problem", title, text=text), status)
+        return _html(self._site.page("problem", title, text=text), status)
 
     def _explain(self, exc: Exception, *, is_label: bool) -> tuple[Any, ...]:
         """The status, the title and the text of the page about an error."""
@@ -465,8 +447,8 @@ class _Pages:
         return 500, "Unexpected error", f"{type(exc).__name__}: {exc}", hint
 
 
-def _state(request: Request) -> PageState:
-    return state_of(request.query_params.multi_items())
+def _parameters(request: Request) -> list[tuple[str, str]]:
+    return request.query_params.multi_items()
 
 
 def _blocks(lines: Iterator[bytes]) -> Iterator[bytes]:
@@ -494,31 +476,25 @@ def _file(request: Request) -> Response:
 
 def _make_app(pages: _Pages) -> Starlette:
     """Make the application; it must be mounted at a prefix, and guarded."""
-    routes: dict[str, Callable[[Request], Response | Awaitable[Response]]] = {
-        "/": pages.start,
-        "/find": pages.find,
-        "/stop": pages.stop,
-        "/questions": pages.table,
-        "/download": pages.download,
-        "/question/{name:path}": pages.question,
-        "/disagreement/{name:path}": pages.disagreement,
-        "/answer/{name:path}": pages.answer,
-        "/record/{name:path}": pages.record,
-        "/label/{name:path}": pages.label,
-        "/save/{name:path}": pages.save,
-        "/model": pages.model,
-        "/pair": pages.pair,
-        "/group": pages.group,
-        **dict.fromkeys((f"/{name}" for name in _TYPES), _file),
-    }
-    problems = (HTTPException, _MissingError, WorkingError, FastrecError, OSError, Exception)
-    app = Starlette(
-        routes=[
-            Route(path, page, methods=["POST" if page == pages.label else "GET"])
-            for path, page in routes.items()
-        ],
-        exception_handlers=dict.fromkeys(problems, pages.problem),
+    tables = (
+        pages.find,
+        pages.stop,
+        pages.questions,
+        pages.download,
+        pages.model,
+        pages.pair,
+        pages.group,
     )
+    of_questions = (pages.question, pages.disagreement, pages.answer, pages.record, pages.save)
+    routes = [
+        Route("/", pages.start),
+        Route("/label/{name:path}", pages.label, methods=["POST"]),
+        *(Route(f"/{page.__name__}", page) for page in tables),
+        *(Route(f"/{page.__name__}/{{name:path}}", page) for page in of_questions),
+        *(Route(f"/{name}", _file) for name in _TYPES),
+    ]
+    problems = (HTTPException, _MissingError, WorkingError, FastrecError, OSError, Exception)
+    app = Starlette(routes=routes, exception_handlers=dict.fromkeys(problems, pages.problem))
     app.router.redirect_slashes = False
     return app
 

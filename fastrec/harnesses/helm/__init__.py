@@ -61,59 +61,31 @@ from fastrec.harnesses.helm.sample import (
 )
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import (
-    HEAD_BYTES,
     OTHER,
     Aggregate,
     BadLog,
+    Files,
     FilesByRole,
-    FoundFile,
     Grouped,
     Log,
     LogPlan,
     RunInfo,
     by_folder,
 )
-from fastrec.harnesses.values import JsonObject, Texts, decoder, number_of, spell, spelled
-
-__all__ = ["METADATA", "ROLES", "logs_of", "plan", "samples"]
-
-METADATA = (
-    "scenario", "adapter_method", "model_deployment", "trial", "split", "sub_split", "perturbation",
-    "log_likelihoods", "stop_reason",
-)  # fmt: skip
-
-# A key in quotes is never part of a longer text: there, its quotes would be escaped.
-_ENTRY = rb'\s*\[\s*\{\s*"(?:instance_id|perturbation|stats|train_trial_index)"\s*:'
-_STATE = rb'\s*\{\s*"(?:adapter_spec|annotator_specs|request_states)"\s*:'
-ROLES = (
-    (
-        "per_instance_stats",
-        _ENTRY,
-        b'"instance_id"',
-        rb'"stats"\s*:\s*\[\s*(?:\{\s*"(?:name|count)"\s*:|\])',
-    ),
-    (OTHER, _ENTRY, b'"instance_id"', b'"predicted_text"'),
-    (OTHER, _ENTRY, b'"instance_id"', b'"request"', b'"train_trial_index"'),
-    (
-        "stats",
-        rb'\s*\[\s*\{\s*"(?:name"\s*:\s*\{|count"\s*:)',
-        rb'"name"\s*:\s*\{\s*"name"\s*:',
-        b'"sum_squared"',
-    ),
-    (OTHER, rb'\s*\[\s*\{\s*"input"\s*:', b'"references"', b'"id"'),
-    ("scenario_state", _STATE, rb'"request_states"\s*:\s*\['),
-    ("run_spec", rb"\s*\{", b'"scenario_spec"', b'"adapter_spec"', b'"metric_specs"'),
-    # with long instructions before its requests
-    ("scenario_state", _STATE, rb"(?s)\A.{%d}" % HEAD_BYTES),
-    (
-        "scenario",
-        rb"\s*\{",
-        b'"name"',
-        b'"description"',
-        b'"tags"',
-        b'"(?:definition_path|output_path)"',
-    ),
+from fastrec.harnesses.values import (
+    JsonObject,
+    OptionalInt,
+    Texts,
+    decoder,
+    explaining,
+    number_of,
+    spell,
+    spelled,
 )
+
+__all__ = ["logs_of", "plan", "samples"]
+
+
 _ORDER = ("run_spec", "scenario", "scenario_state", "per_instance_stats", "stats")
 _NEEDED = {
     "scenario_state": "scenario_state.json with the requests and completions",
@@ -121,7 +93,7 @@ _NEEDED = {
 }
 
 
-def logs_of(files: Sequence[FoundFile]) -> Grouped:
+def logs_of(files: Files) -> Grouped:
     found = Grouped()
     needed = [file for file in files if file.role != OTHER]
     for directory, roles in by_folder(needed).items():
@@ -234,10 +206,9 @@ def labels_of(perturbations: Iterable[str]) -> Texts:
 
 def plan(log: Log) -> LogPlan:
     scan = Scan(FileIndex(), FileIndex())
-    paths = log.paths
-    _scan_requests(paths["scenario_state"], scan)
+    _scan_requests(log.paths["scenario_state"], scan)
     labels = labels_of(scan.perturbations)
-    uses = _scan_entries(paths["per_instance_stats"], scan, labels)
+    uses = _scan_entries(log.paths["per_instance_stats"], scan, labels)
     run = _run_of(log, scan)
     count = len(scan.samples)
     per_request = (
@@ -246,13 +217,12 @@ def plan(log: Log) -> LogPlan:
     stats = _read(log, "stats", list[AggregateStat])
     aggregates, not_compared, expected = _compare(stats or (), uses, labels, per_request)
     empty = frozenset(name for name, use in uses.items() if not use.by_trial)
-    slices = [
-        LogSlice(requests, entries, labels, empty)
-        for requests, entries in cut(count, scan.requests, scan.entries, _SLICE_BYTES)
-    ]
     return LogPlan(
         run=run,
-        slices=slices,
+        slices=[
+            LogSlice(requests, entries, labels, empty)
+            for requests, entries in cut(count, scan.requests, scan.entries, _SLICE_BYTES)
+        ],
         aggregates=aggregates,
         not_compared=not_compared,
         expected_samples=expected,
@@ -278,7 +248,7 @@ class FileIndex:
         self.sizes = array("I")
         self.samples = array("I")
 
-    def add(self, start: int, size: int, sample: int | None) -> None:
+    def add(self, start: int, size: int, sample: OptionalInt) -> None:
         self.starts.append(start)
         self.sizes.append(size)
         self.samples.append(_NONE if sample is None else sample)
@@ -337,7 +307,7 @@ class Scan(msgspec.Struct):
     # Numbers of samples in the order in which they come, by the hash of their key.
     samples: dict[int, int] = {}
     unmatched: set[int] = set()  # hashes of keys of scores that no request has
-    started: int | None = None  # when the earliest request was sent
+    started: OptionalInt = None  # when the earliest request was sent
     perturbations: set[str] = set()
 
 
@@ -354,10 +324,8 @@ def _scan_requests(path: str, scan: Scan) -> None:
             sent = request.result.request_datetime if request.result else None
             if sent and 0 < sent < _LATEST and (scan.started is None or sent < scan.started):
                 scan.started = int(sent)
-    try:
+    with explaining(path, FOREIGN):
         scan.adapter = _decode_envelope(states.envelope).adapter_spec
-    except ValueError as exc:
-        raise LogError(path, f"{FOREIGN}: {exc}") from exc
 
 
 def _scan_entries(path: str, scan: Scan, labels: Texts) -> dict[str, MetricUse]:
@@ -390,9 +358,8 @@ def _run_of(log: Log, scan: Scan) -> RunInfo:
     spec = _read(log, "run_spec", RunSpec) or RunSpec("")
     scenario = _read(log, "scenario", RunSpec) or RunSpec("")
     adapter = scan.adapter or spec.adapter_spec or AdapterSpec()
-    name = spec.name
-    task = re.sub(_MODEL, "", name).rstrip(":,") or scenario.name
-    in_name = re.search(_MODEL, name)
+    task = re.sub(_MODEL, "", spec.name).rstrip(":,") or scenario.name
+    in_name = re.search(_MODEL, spec.name)
     model = adapter.model or adapter.model_deployment or (in_name[1] if in_name else "")
     for what, value in (("task", task), ("model", model)):
         if not value:
@@ -449,7 +416,7 @@ def _compare(
     uses: Mapping[str, MetricUse],
     labels: Texts,
     per_request: bool,
-) -> tuple[list[Aggregate], Texts, int | None]:
+) -> tuple[list[Aggregate], Texts, OptionalInt]:
     """Tell which aggregates are means over records, and count the instances of all trials.
 
     Others are not compared, each for a reason.

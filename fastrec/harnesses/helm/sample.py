@@ -20,9 +20,12 @@ from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.log import NOT_SCORED, Log, RunInfo, Sample, Score, extracted, tokens_of
 from fastrec.harnesses.values import (
     JsonObject,
+    OptionalInt,
+    OptionalNumber,
     OptionalText,
     Texts,
     decoder,
+    explaining,
     number_of,
     spell,
     spelled,
@@ -104,7 +107,7 @@ class _Token(LogObject):
 class Completion(LogObject):
     text: OptionalText = None
     tokens: list[_Token] | None = None
-    logprob: float | None = None
+    logprob: OptionalNumber = None
     finish_reason: Any = None
     thinking: HelmInput | None = None
     multimodal_content: MediaList | None = None
@@ -114,15 +117,15 @@ class Result(LogObject):
     success: bool = True
     completions: list[Completion] | None = None
     error: Any = None
-    request_time: float | None = None
+    request_time: OptionalNumber = None
 
 
 class RequestState(LogObject):
     instance: Instance
     train_trial_index: int = 0
-    reference_index: int | None = None
+    reference_index: OptionalInt = None
     request_mode: OptionalText = None
-    output_mapping: dict[str, str | None] | None = None
+    output_mapping: dict[str, OptionalText] | None = None
     request: Request | None = None
     result: Result | None = None
     annotations: Any = None
@@ -207,10 +210,8 @@ def _input_of(
 ) -> Input:
     """Return the question, its right references, and the prompts of these requests."""
     question = _question(instance.input)
-    prompt = _prompt(requests[0].request)
-    if len(requests) > 1:
-        prompts = list(dict.fromkeys(filter(None, (_prompt(state.request) for state in requests))))
-        prompt = spell(prompts) if len(prompts) > 1 else "".join(prompts)
+    prompts = list(dict.fromkeys(filter(None, (_prompt(state.request) for state in requests))))
+    prompt = spell(prompts) if len(prompts) > 1 else "".join(prompts)
     is_choice = len(texts) > 1 and (len(right) < len(texts) or bool(requests[0].output_mapping))
     return Input(
         raw=question or prompt,
@@ -221,18 +222,14 @@ def _input_of(
 
 
 def _references_of(instance: Instance) -> tuple[list[str], list[int]]:
-    texts = []
-    right = []
-    for position, reference in enumerate(instance.references or ()):
-        output = reference.output
-        texts.append(
-            output
-            if isinstance(output, str)
-            else output.text or _media_text(output.multimedia_content)
-        )
-        if reference.tags and "correct" in reference.tags:
-            right.append(position)
-    return texts, right
+    """The texts of the references, and the positions of the right ones."""
+    references = instance.references or []
+    texts = [_question(reference.output) for reference in references]
+    return texts, [
+        position
+        for position, reference in enumerate(references)
+        if "correct" in (reference.tags or ())
+    ]
 
 
 def _question(asked: HelmInput | str) -> str:
@@ -314,7 +311,7 @@ def _scores_of(
     return list(scores.values()), totals
 
 
-def mean_of(stat: Stat) -> float | None:
+def mean_of(stat: Stat) -> OptionalNumber:
     if stat.mean is not None:
         return number_of(stat.mean)
     total = number_of(stat.sum)
@@ -435,7 +432,7 @@ def _performance_of(requests: Iterable[RequestState]) -> Performance | None:
     return Performance(generation_time_ms=total) if known and 0 <= total < _INFINITY else None
 
 
-def _predicted(totals: dict[str, float], texts: list[str]) -> int | None:
+def _predicted(totals: dict[str, float], texts: list[str]) -> OptionalInt:
     """Return the choice with the highest score, by the normalisation of HELM's metric."""
     index = totals.get("predicted_index")
     return int(index) if index is not None and index in range(len(texts)) else None
@@ -448,8 +445,8 @@ def _text(completion: Completion) -> str:
 
 
 def _mapped(
-    mapping: dict[str, str | None] | None, completions: list[Completion], texts: list[str]
-) -> int | None:
+    mapping: dict[str, OptionalText] | None, completions: list[Completion], texts: list[str]
+) -> OptionalInt:
     """Return the choice whose letter is the most probable completion, as HELM does."""
     if not completions or not mapping:
         return None
@@ -485,21 +482,22 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
     """Read the samples of a slice: requests and scores of the same key become one sample."""
     state = log.paths["scenario_state"]
     scores = log.paths["per_instance_stats"]
-    entries: dict[Key, list[Entry[Stat]]] = {}
+    entries: defaultdict[Key, list[Entry[Stat]]] = defaultdict(list)
     for entry in _read(scores, log_slice.entries, _decode_entries):
         key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, scores)
-        entries.setdefault(key, []).append(entry)
-    requests: dict[Key, list[RequestState]] = {}
+        entries[key].append(entry)
+    requests: defaultdict[Key, list[RequestState]] = defaultdict(list)
     for request in _read(state, log_slice.requests, _decode_requests):
         key = key_of(
             request.instance.id, request.instance.perturbation, request.train_trial_index, state
         )
-        requests.setdefault(key, []).append(request)
+        requests[key].append(request)
     method = run.metadata.get(METHOD, "")
     unscored = _metrics_by_kind(entries, log_slice) if requests.keys() - entries.keys() else {}
     for key, its_requests in requests.items():
-        adds_up = method == LANGUAGE_MODELING
-        found = _scores_of(entries.get(key, ()), key.perturbation, log_slice, adds_up=adds_up)
+        found = _scores_of(
+            entries.get(key, ()), key.perturbation, log_slice, adds_up=method == LANGUAGE_MODELING
+        )
         if key not in entries:
             instance = its_requests[0].instance
             kind = (key.perturbation, instance.split, instance.sub_split)
@@ -534,7 +532,5 @@ def _read(path: str, ranges: Ranges, decode: Any) -> Iterator[Any]:
                     path,
                     "changed while it was read: wait until it is complete, and import it again",
                 )
-            try:
+            with explaining(path, f"{FOREIGN} after byte {start:,}"):
                 yield from decode(b"[" + text + b"]")
-            except ValueError as exc:
-                raise LogError(path, f"{FOREIGN} after byte {start:,}: {exc}") from exc

@@ -41,20 +41,18 @@ from fastrec.harnesses.log import Aggregate, Figures, Log, LogPlan, RunInfo, in_
 from fastrec.harnesses.metadata import row_of
 from fastrec.harnesses.values import (
     JsonObject,
+    Names,
     OptionalInt,
     OptionalText,
     Texts,
     as_list,
     as_object,
     decoder,
+    explaining,
 )
 
-__all__ = ["METADATA", "plan", "role_of", "samples"]
+__all__ = ["plan", "role_of", "samples"]
 
-METADATA = (
-    "eval_id", "run_id", "dataset", "epoch", "uuid", "stop_reason", "output_error", "limit",
-    "error_retries", "score_reason", "score_edited", "assistant_message", "completions",
-)  # fmt: skip
 
 # The header is `header.json`, `_journal/start.json`, or the document without its samples.
 
@@ -120,7 +118,7 @@ class Header(LogObject):
     invalidated: bool | None = None
 
     @property
-    def expected_samples(self) -> int | None:
+    def expected_samples(self) -> OptionalInt:
         """The number of samples that the log should have.
 
         None if the run left out some that were planned.
@@ -193,7 +191,7 @@ def _scores_seen(samples: Iterable[LoggedSample], old_name: str) -> Seen:
     return {}
 
 
-def _keys(seen: Seen, scorer: str) -> tuple[str, ...]:
+def _keys(seen: Seen, scorer: str) -> Names:
     value = seen.get(scorer)
     return tuple(value) if isinstance(value, dict) else ()
 
@@ -247,8 +245,7 @@ def figures_of(header: Header, seen: Seen) -> Figures:
 
 def _why_not(figure: Metric, entry: Entry, header: Header, epochs: int) -> str:
     """Say why a figure cannot be compared with the mean of all scores; empty if it can."""
-    value = figure.value
-    if not isinstance(value, int | float) or not math.isfinite(value):
+    if not isinstance(figure.value, int | float) or not math.isfinite(figure.value):
         return "the log has no number for it"
     name = figure.name.removeprefix("inspect_ai/")
     if name not in ("accuracy", "mean") or figure.group:
@@ -310,10 +307,11 @@ def _plan_archive(path: str) -> LogPlan:
     groups = in_groups(members, lambda sample: sample.size, _SLICE_BYTES)
     planned = _plan(path, header, [LogSlice(members=tuple(group)) for group in groups])
     left_out = {"a chunked sample without its sample.json": cut_short} if cut_short else {}
-    expected = planned.expected_samples
     return msgspec.structs.replace(
         planned,
-        expected_samples=summarized if expected is None else expected,
+        expected_samples=summarized
+        if planned.expected_samples is None
+        else planned.expected_samples,
         left_out=left_out,
         notes=[*notes, *planned.notes],
     )
@@ -331,7 +329,7 @@ def _archived_header(path: str, archive: Archive) -> tuple[Header, list[str]]:
     )
 
 
-def _summarized_samples(archive: Archive) -> int | None:
+def _summarized_samples(archive: Archive) -> OptionalInt:
     """Count the summaries of samples, which runs that did not finish have, too.
 
     None if they cannot be read.
@@ -357,10 +355,8 @@ def _plan_document(path: str) -> LogPlan:
 
 
 def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
-    try:
+    with explaining(path, f"{what} is not the header of a log"):
         header = _decode_header(memoryview(text))
-    except ValueError as exc:
-        raise LogError(path, f"{what} is not the header of a log: {exc}") from exc
     if not 1 <= header.version <= _LAST_VERSION:
         raise LogError(
             path,
@@ -380,12 +376,11 @@ def _plan(path: str, header: Header, slices: list[LogSlice]) -> LogPlan:
     )
     scoring = Scoring(_scorers_of(header, seen), header.old_score_name, counts_failed)
     means, not_compared = figures_of(header, seen)
-    notes = [] if slices else ["the log has no samples"]
     return LogPlan(
         run=_run_of(header, seen),
         slices=[msgspec.structs.replace(log_slice, scoring=scoring) for log_slice in slices],
         aggregates=means,
         not_compared=not_compared,
         expected_samples=header.expected_samples,
-        notes=[*notes, *_notes_of(header)],
+        notes=["the log has no samples"] * (not slices) + _notes_of(header),
     )

@@ -30,7 +30,15 @@ from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.inspect.messages import Attachments, LoggedMessage, LogObject
 from fastrec.harnesses.inspect.sample import LoggedSample, Parts, Scoring, SlowSample, sample_of
 from fastrec.harnesses.log import Log, RunInfo, Sample
-from fastrec.harnesses.values import REFUSALS, JsonObject, Texts, decoder
+from fastrec.harnesses.values import (
+    REFUSALS,
+    JsonObject,
+    Names,
+    OptionalText,
+    Texts,
+    decoder,
+    explaining,
+)
 from fastrec.storage.base import Reader, ReaderFile, read_at
 
 MAX_MEMBER_BYTES = 1 << 30  # a larger member is refused: it has to be in memory as a whole
@@ -76,7 +84,7 @@ class Archive:
         if member.compress_type == ZIP_STORED and member.compress_size != size:
             raise self.error(name, "is damaged: header and directory disagree on the size")
         try:
-            content = self._unzstd(member) if member.compress_type == _ZSTD else self._plain(member)
+            content = self._content(member)
         except (BadZipFile, EOFError, ValueError, zlib.error, zstandard.ZstdError) as exc:
             if is_out_of_memory(exc):
                 raise MemoryError from exc
@@ -88,27 +96,20 @@ class Archive:
     def error(self, name: str, reason: str) -> LogError:
         return LogError(self._path, f"its member {name} {reason}")
 
-    def _plain(self, member: ZipInfo) -> bytearray:
-        with self._zip.open(_without_checksum(member)) as file:
-            return _filled(member.file_size, file)
-
-    def _unzstd(self, member: ZipInfo) -> bytearray:
-        """Decompress zstd, which `zipfile` knows from Python 3.14 on."""
-        stored = _without_checksum(member)
-        stored.compress_type = ZIP_STORED
-        stored.file_size = member.compress_size
-        decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
+    def _content(self, member: ZipInfo) -> bytearray:
+        """Decompress a member; `read` checks its checksum, for all methods alike."""
+        stored = copy(member)
+        del stored.CRC
+        stored.file_size += 1  # so that `zipfile` does not hide what comes after the end
+        if member.compress_type == _ZSTD:
+            stored.compress_type = ZIP_STORED
+            stored.file_size = member.compress_size
         with self._zip.open(stored) as file:
-            frames = decompressor.stream_reader(file, read_across_frames=True)
-            return _filled(member.file_size, frames)
-
-
-def _without_checksum(member: ZipInfo) -> ZipInfo:
-    """A description whose content `zipfile` does not check: it is checked for all methods alike."""
-    copied = copy(member)
-    del copied.CRC
-    copied.file_size += 1  # so that `zipfile` does not hide what comes after the end
-    return copied
+            content: Any = file
+            if member.compress_type == _ZSTD:
+                decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
+                content = decompressor.stream_reader(file, read_across_frames=True)
+            return _filled(member.file_size, content)
 
 
 def _filled(size: int, file: Any) -> bytearray:
@@ -126,10 +127,8 @@ def _filled(size: int, file: Any) -> bytearray:
 @contextmanager
 def opened_archive(path: str) -> Iterator[Archive]:
     with open_plain(path) as reader:
-        try:
+        with explaining(path, "is not a whole zip archive"):
             archive = Archive(path, reader)
-        except ValueError as exc:
-            raise LogError(path, f"is not a whole zip archive: {exc}") from exc
         yield archive
 
 
@@ -148,7 +147,7 @@ _TOKEN = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\s*:)?|[{}\[\]]', re.DOTALL)
 _OTHERS = (b"version", b"status", b"plan", b"results", b"stats")
 
 
-def role_of(head: bytes, path: str) -> str | None:
+def role_of(head: bytes, path: str) -> OptionalText:
     if head.startswith(_SIGNATURE):
         return ARCHIVE if _is_archive(head, path) else None
     if head[:1] == b"{" or head.lstrip()[:1] == b"{":
@@ -254,45 +253,39 @@ class SampleMembers(msgspec.Struct, frozen=True):
 
     sample: str
     size: int  # of all that is read
-    messages: tuple[str, ...] = ()
-    attachments: tuple[str, ...] = ()
-    metadata: tuple[str, ...] = ()
+    messages: Names = ()
+    attachments: Names = ()
+    metadata: Names = ()
     has_events: bool = False
 
 
 def sample_members(members: Mapping[str, ZipInfo]) -> tuple[list[SampleMembers], int]:
     """Return the members of each sample, and the number of chunked samples cut short."""
     whole: Texts = {}
-    chunks: defaultdict[str, defaultdict[str, dict[int, str]]] = defaultdict(
-        lambda: defaultdict(dict)
-    )
+    # by sample and kind: the members in a sequence, each with its number
+    parts: defaultdict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for name in members:
-        if not name.startswith("samples/"):
-            continue
         chunk = _CHUNK.fullmatch(name)
         if chunk is not None:
             sample, file, sequence, number = chunk.groups()
-            sequences = chunks[sample]
-            if sequence and number.isdecimal():
-                sequences[sequence][int(number)] = name
-            elif file == "metadata":
-                sequences["metadata"][0] = name
-            elif file == "sample":
+            if file == "sample":
                 whole[sample] = name
-        elif name.endswith(".json"):
+            is_numbered = sequence is not None and number.isdecimal()
+            kind, order = (sequence, int(number)) if is_numbered else (file, 0)
+            parts[sample, kind].append((order, name))
+        elif name.startswith("samples/") and name.endswith(".json"):
             whole[name] = name
+    cut_short = {sample for sample, _ in parts} - whole.keys()
     samples = []
     for sample, name in whole.items():
-        sequences = chunks.pop(sample, defaultdict(dict))
         messages, attachments, metadata = (
-            tuple(part for _, part in sorted(sequences[kind].items()))
+            tuple(part for _, part in sorted(parts[sample, kind]))
             for kind in ("messages", "attachments", "metadata")
         )
-        read = (name, *messages, *attachments, *metadata)
-        size = sum(members[part].file_size for part in read)
-        has_events = bool(sequences["events"])
+        size = sum(members[part].file_size for part in (name, *messages, *attachments, *metadata))
+        has_events = (sample, "events") in parts
         samples.append(SampleMembers(name, size, messages, attachments, metadata, has_events))
-    return samples, len(chunks)
+    return samples, len(cut_short)
 
 
 class LogSlice(msgspec.Struct, frozen=True):
@@ -307,18 +300,19 @@ Logged = tuple[LoggedSample, Parts]
 
 
 def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has it
-    path = log.files[0].path
-    for sample, parts in logged_samples(path, log_slice):
+    for sample, parts in logged_samples(log.path, log_slice):
         try:
             yield sample_of(sample, parts, log_slice.scoring)
         except (ValueError, RecursionError) as exc:
-            raise LogError(path, f"sample {sample.id} cannot be read: {exc}") from exc
+            raise LogError(log.path, f"sample {sample.id} cannot be read: {exc}") from exc
 
 
 def logged_samples(path: str, log_slice: LogSlice) -> Iterator[Logged]:
-    members = log_slice.members
-    items = log_slice.items
-    return samples_in_archive(path, members) if members else samples_in_document(path, items)
+    return (
+        samples_in_archive(path, log_slice.members)
+        if log_slice.members
+        else samples_in_document(path, log_slice.items)
+    )
 
 
 def samples_in_archive(path: str, samples: Iterable[SampleMembers]) -> Iterator[Logged]:
@@ -369,11 +363,9 @@ def samples_in_document(path: str, items: Sequence[tuple[int, int]]) -> Iterator
         text = memoryview(read_at(reader, end - first, first))
     for start, size in items:
         item = text[start - first : start - first + size]
-        try:
+        place = f"between byte {start:,} and byte {start + size:,}"
+        with explaining(path, f"has a damaged sample {place}"):
             yield decode_sample(item), _parts_of(item)
-        except ValueError as exc:
-            place = f"between byte {start:,} and byte {start + size:,}"
-            raise LogError(path, f"has a damaged sample {place}: {exc}") from exc
 
 
 class _TooLargeError(ValueError):
@@ -390,8 +382,9 @@ def _check_memory(text: Buffer) -> None:
         return
     fields: Sequence[Buffer] = [text]
     with suppress(*REFUSALS):
-        found = _decode_fields(text)
-        fields = [memoryview(value) for name, value in found.items() if name in _DECODED]
+        fields = [
+            memoryview(value) for name, value in _decode_fields(text).items() if name in _DECODED
+        ]
     need = len(text) + _WIDTH * sum(map(len, fields))
     for value in fields:
         if need > MAX_SAMPLE_MEMORY:

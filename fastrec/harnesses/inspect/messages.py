@@ -234,8 +234,11 @@ def _tool_call(call: Call, attachments: Attachments) -> ToolCall:
 
 def _server_call(part: Part, attachments: Attachments) -> ToolCall:
     """The call of a tool that the provider of the model ran; its arguments are JSON as text."""
-    arguments = arguments_in(attachments.resolve_all(part.arguments))
-    return ToolCall(id=part.id or "", name=part.name or "", arguments=arguments)
+    return ToolCall(
+        id=part.id or "",
+        name=part.name or "",
+        arguments=arguments_in(attachments.resolve_all(part.arguments)),
+    )
 
 
 def _server_result(part: Part, attachments: Attachments) -> str:

@@ -26,7 +26,16 @@ from fastrec.harnesses.inspect.messages import (
     said_in,
 )
 from fastrec.harnesses.log import Sample, Score, extracted
-from fastrec.harnesses.values import JsonObject, OptionalInt, OptionalText, Texts, number_in, spell
+from fastrec.harnesses.values import (
+    JsonObject,
+    Names,
+    OptionalInt,
+    OptionalNumber,
+    OptionalText,
+    Texts,
+    number_in,
+    spell,
+)
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, Performance, TokenUsage
 
 _NOTHING = msgspec.Raw(b"")
@@ -82,8 +91,8 @@ class LoggedSample(LogObject):
     scores: dict[str, SampleScore] | None = None
     score: SampleScore | None = None  # instead of `scores`, in logs of 2024
     model_usage: dict[str, Usage] | None = None
-    total_time: float | None = None
-    working_time: float | None = None
+    total_time: OptionalNumber = None
+    working_time: OptionalNumber = None
     uuid: OptionalText = None
     error: Failure | None = None
     error_retries: list[Failure] | None = None
@@ -163,7 +172,7 @@ def _performance_of(sample: LoggedSample) -> Performance | None:
     )
 
 
-def _milliseconds(seconds: float | None) -> float | None:
+def _milliseconds(seconds: OptionalNumber) -> OptionalNumber:
     if seconds is None or not math.isfinite(seconds):
         return None
     return max(round(seconds * 1000, 3), 0.0)  # clocks drift: a time may be negative
@@ -191,7 +200,7 @@ _WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 class Scorer(msgspec.Struct, frozen=True):
     name: str
-    keys: tuple[str, ...] = ()  # the keys of its scores, if they are dicts
+    keys: Names = ()  # the keys of its scores, if they are dicts
     is_complete: bool = False  # whether every score has all these keys
 
 
@@ -211,7 +220,7 @@ class Answers(NamedTuple):
     choices: int
 
 
-def _number_or_problem(value: Any) -> tuple[float | None, str]:
+def _number_or_problem(value: Any) -> tuple[OptionalNumber, str]:
     """A value as a finite number, or the reason why it is none.
 
     >>> [_number_or_problem(value) for value in ("P", True, "No", "0.25", "1_0")]
@@ -266,18 +275,14 @@ def _scores_of(sample: LoggedSample, scoring: Scoring, answers: Answers) -> list
 def _scores_by(scorer: Scorer, given: SampleScore, answers: Answers) -> list[Score]:
     value = given.value
     if isinstance(value, dict) and value:
-        scores = [
-            Score(f"{scorer.name}:{key}", *_number_or_problem(part)) for key, part in value.items()
-        ]
-        if scorer.is_complete:
-            absent = [key for key in scorer.keys if key not in value]
-            scores += [
-                Score(f"{scorer.name}:{key}", None, "the score has no such key") for key in absent
-            ]
-    elif isinstance(value, dict):
-        scores = [Score(metric, None, "the score is an empty dict") for metric in _metrics(scorer)]
+        parts = {key: _number_or_problem(part) for key, part in value.items()}
+        for key in scorer.keys if scorer.is_complete else ():
+            parts.setdefault(key, (None, "the score has no such key"))
+        scores = [Score(f"{scorer.name}:{key}", *part) for key, part in parts.items()]
     else:
         number, problem = _number_or_problem(value)
+        if isinstance(value, dict):
+            problem = "the score is an empty dict"
         metrics = _metrics(scorer) if number is None else [scorer.name]
         scores = [Score(metric, number, problem) for metric in metrics]
     found: list[AnswerAttribution] = []
@@ -306,16 +311,11 @@ def _score_metadata(given: SampleScore, answers: Answers) -> Texts:
         metadata["score_reason"] = spell(given.reason)
     if any(edit.get("provenance") is not None for edit in given.history or ()):
         metadata["score_edited"] = "true"
-    answer = given.answer
-    if answers.choices and isinstance(answer, str):
-        letters = [letter for letter in answer.replace(",", " ").split() if letter]
-        indices = [ord(letter) - ord("A") for letter in letters if len(letter) == 1]
-        if (
-            indices
-            and len(indices) == len(letters)
-            and all(0 <= index < answers.choices for index in indices)
-        ):
-            metadata["choice_index"] = ",".join(map(str, indices))
+    if isinstance(given.answer, str):
+        letters = given.answer.replace(",", " ").split()
+        indices = {chr(ord("A") + index): str(index) for index in range(answers.choices)}
+        if letters and indices.keys() >= {*letters}:
+            metadata["choice_index"] = ",".join(indices[letter] for letter in letters)
     return metadata
 
 
@@ -365,11 +365,10 @@ def sample_of(logged: LoggedSample, parts: Parts, scoring: Scoring) -> Sample:
 def _interaction_type(messages: list[LoggedMessage]) -> str:
     answers = 0
     for message in messages:
-        content = message.content
         if message.role == "tool" or message.tool_calls:
             return "agentic"
-        if isinstance(content, list) and any(
-            not isinstance(part, str) and part.type == "tool_use" for part in content
+        if isinstance(message.content, list) and any(
+            not isinstance(part, str) and part.type == "tool_use" for part in message.content
         ):
             return "agentic"
         answers += message.role == "assistant"
@@ -420,23 +419,21 @@ def _add_messages(
 
 
 def _input(logged: LoggedSample, attachments: Attachments) -> tuple[Input, str]:
-    formatted = None
+    formatted = ""
     if isinstance(logged.input, str):
         raw = attachments.resolve(logged.input)
     else:
         # The question is what the user says. An earlier conversation is part of it, the system's
         # message is not.
-        raw = prompt_text(
-            [message for message in logged.input if message.role != "system"], attachments
-        )
-        if any(message.role == "system" for message in logged.input):
+        asked = [message for message in logged.input if message.role != "system"]
+        raw = prompt_text(asked, attachments)
+        if len(asked) < len(logged.input):
             formatted = prompt_text(logged.input, attachments)
     choices = [attachments.resolve(spell(choice)) for choice in logged.choices or ()]
     reference, correct = _reference(logged.target, choices)
-    asked = Input(
+    return Input(
         raw=raw, formatted=formatted or UNSET, reference=reference, choices=choices or UNSET
-    )
-    return asked, ",".join(map(str, correct))
+    ), ",".join(map(str, correct))
 
 
 def _reference(target: Any, choices: list[str]) -> tuple[list[str], list[int]]:
@@ -453,14 +450,13 @@ def _reference(target: Any, choices: list[str]) -> tuple[list[str], list[int]]:
     letters = "".join(targets)
     if not choices or not letters:
         return targets, []
-    are_texts = all(text in choices for text in targets)
-    are_single = len(letters) == len(targets) and letters.isupper()
-    if are_texts and not are_single:
-        return targets, [choices.index(text) for text in targets]
+    as_texts = [choices.index(text) for text in targets] if {*targets} <= {*choices} else []
+    if as_texts and not (len(letters) == len(targets) and letters.isupper()):
+        return targets, as_texts
     indices = [ord(letter) - ord("A") for letter in letters]
     if all(0 <= index < min(len(choices), 26) for index in indices):
         return [choices[index] for index in indices], indices
-    return targets, [choices.index(text) for text in targets] if are_texts else []
+    return targets, as_texts
 
 
 def _error(logged: LoggedSample) -> str:

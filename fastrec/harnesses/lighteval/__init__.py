@@ -1,35 +1,228 @@
 """lighteval: details in Parquet, one file per task, with the results of their run in JSON.
 
+All files of a run have the same date in their names, and name the same tasks:
+
+    results/<org>/<model>/results_<date>.json
+    details/<org>/<model>/<date>/details_<task>|<shots>_<date>.parquet
+
+Both trees can be elsewhere, and users rename files. So the date decides where both names have one;
+then the task, which the rows of details name since 0.11; then which results are nearest in the
+tree.
+
 Plan a log: what its details and results say about the run, and slices of its rows. Then read the
 slices.
 """
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import xxhash
 
-from fastrec.errors import LogError
-from fastrec.harnesses.lighteval.files import (
-    LAYOUTS,
-    Metrics,
-    Results,
-    date_of,
-    logs_of,
-    named_task,
-    read_results,
-    role_of,
+from fastrec.errors import LogError, ShardError
+from fastrec.harnesses.files import read_document
+from fastrec.harnesses.lighteval.sample import Metrics, columns_of, metrics_in, samples_in
+from fastrec.harnesses.log import (
+    OTHER,
+    Aggregate,
+    BadLog,
+    Figures,
+    Files,
+    FoundFile,
+    Grouped,
+    Log,
+    LogPlan,
+    RunInfo,
+    Sample,
 )
-from fastrec.harnesses.lighteval.sample import columns_of, samples_in
-from fastrec.harnesses.log import Aggregate, Figures, Log, LogPlan, RunInfo, Sample
-from fastrec.harnesses.values import Texts, number_of
-from fastrec.sources.formats import parquet_module
+from fastrec.harnesses.values import (
+    JsonObject,
+    OptionalText,
+    Texts,
+    as_list,
+    as_object,
+    decoder,
+    number_of,
+)
+from fastrec.sources.formats import PARQUET_MAGIC, parquet_module
+from fastrec.storage import base_name
 
-__all__ = ["LAYOUTS", "METADATA", "logs_of", "plan", "role_of", "samples"]
+_DETAILS = "details"
+_RESULTS = "results"
 
-METADATA = ("log_likelihood", "log_likelihoods", "split", "task_version", "num_fewshot")
+LAYOUTS = (
+    frozenset({"doc", "model_response", "metric"}),
+    frozenset({"example", "metrics", "predictions"}),
+)
+_DATE = r"\d{4}-\d\d-\d\dT\d\d[-:_]\d\d[-:_]\d\d(?:\.\d+)?"
+_NAME_OF_DETAILS = r"(?:details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:_-]+)?\.parquet"
+_NOT_PART = r"[^0-9A-Za-z]+"
+_NO_DETAILS = "there are no details of this run: lighteval writes them with --save-details"
+_ADVICE = "give the results_<date>.json of its run, too: it names the model"
+
+
+def role_of(head: bytes, path: str) -> OptionalText:
+    if not head.startswith(PARQUET_MAGIC):
+        return None
+    try:
+        columns = parquet_module(path).survey(path).columns.keys()
+    except ShardError:  # what it was cannot be known, but `logs_of` says why it cannot be read
+        return _DETAILS
+    if any(layout <= columns for layout in LAYOUTS):
+        return _DETAILS
+    return OTHER if {"config_general", "results"} <= columns else None
+
+
+class _General(msgspec.Struct):
+    model_name: Any = None
+    model_config: Any = None
+    lighteval_sha: Any = None
+    start_time: Any = None
+
+
+class Results(msgspec.Struct):
+    config_general: _General
+    results: dict[str, JsonObject | None]
+    versions: JsonObject | None = None
+    config_tasks: JsonObject | None = None
+    summary_tasks: JsonObject | None = None
+
+    @property
+    def model(self) -> str:
+        name = self.config_general.model_name or as_object(self.config_general.model_config).get(
+            "model_name"
+        )
+        return name if isinstance(name, str) else ""
+
+    @property
+    def version(self) -> str:
+        """The commit of lighteval, which is all that the document says about its version."""
+        sha = self.config_general.lighteval_sha
+        return sha if isinstance(sha, str) and sha != "?" else ""
+
+    @property
+    def tasks(self) -> list[str]:
+        return [task for task in self.results if task != "all" and ":_average|" not in task]
+
+    def config_of(self, task: str) -> JsonObject:
+        """The configuration of a task.
+
+        Older versions call it by its name without the number of shots.
+        """
+        configs = self.config_tasks or {}
+        for name in (task, task.rpartition("|")[0]):
+            if isinstance(config := configs.get(name), dict):
+                return config
+        return {}
+
+    def metrics_of(self, task: str) -> Metrics:
+        config = self.config_of(task)
+        listed = config.get("metrics", config.get("metric"))
+        return {metric.name: metric for item in as_list(listed) for metric in metrics_in(item)}
+
+    def hash_of(self, task: str) -> str:
+        """The hash of all questions of a task; empty if the document does not have it."""
+        summary = as_object((self.summary_tasks or {}).get(task))
+        value = as_object(summary.get("hashes")).get("hash_examples")
+        return value if isinstance(value, str) else ""
+
+
+_decode = decoder(Results)
+
+
+def read_results(path: str) -> Results:
+    return read_document(path, _decode, "these are no results of lighteval, or they are damaged")
+
+
+class _Run(msgspec.Struct):
+    file: FoundFile
+    results: Results
+    date: str
+
+
+def logs_of(files: Files) -> Grouped:
+    grouped = Grouped()
+    runs = []
+    for file in files:
+        if file.role == _RESULTS:
+            with grouped.collecting_bad():
+                runs.append(_Run(file, read_results(file.path), date_of(file.path)))
+    for file in files:
+        if file.role == _DETAILS:
+            with grouped.collecting_bad():
+                grouped.logs.append(
+                    Log("lighteval", file.path, (file, _find(file.path, runs).file))
+                )
+    if not grouped.logs and not grouped.bad:
+        grouped.bad = [BadLog(run.file.path, _NO_DETAILS) for run in runs]
+    return grouped
+
+
+def _find(path: str, runs: Sequence[_Run]) -> _Run:
+    """Find the results that belong to details.
+
+    LogError if there are none, or the details are damaged.
+    """
+    task = parquet_module(path).first_task(path)
+    date = date_of(path)
+    found = [run for run in runs if not date or not run.date or run.date == date]
+    if not found:
+        other = f"; the results found are of other runs than {date}" if runs else ""
+        raise LogError(path, f"there are no results of its run{other}: {_ADVICE}")
+    if any(run.date == date for run in found):
+        found = [run for run in found if run.date == date]
+    found = [run for run in found if _has(run.results, task or named_task(path, run.results.tasks))]
+    if not found:
+        raise LogError(path, f"no results found here have its task {task}: {_ADVICE}")
+    nearest = max(_shared(path, run.file.path) for run in found)
+    found = [run for run in found if _shared(path, run.file.path) == nearest]
+    if any(run.results != found[0].results for run in found):
+        names = " and ".join(base_name(run.file.path) for run in found[:2])
+        raise LogError(path, f"{names} could both be its results: import each run by itself")
+    return found[0]
+
+
+def _has(results: Results, task: str) -> bool:
+    """Tell whether results have a task; details whose task is not known may be of any."""
+    return not task or any(f"|{name}".endswith(f"|{task}") for name in results.results)
+
+
+def _shared(path: str, other: str) -> int:
+    count = 0
+    for folder, other_folder in zip(path.split("/")[:-1], other.split("/")[:-1], strict=False):
+        if folder != other_folder:
+            break
+        count += 1
+    return count
+
+
+def date_of(path: str) -> str:
+    """The date in the name of a file, which lighteval writes with `-` instead of `:`.
+
+    Empty if there is none.
+
+    >>> date_of("results_2026-08-10T17-22-11.385681.json")
+    '2026-08-10T17:22:11.385681'
+    """
+    found = re.findall(_DATE, base_name(path))
+    return f"{found[-1][:13]}:{found[-1][14:16]}:{found[-1][17:]}" if found else ""
+
+
+def named_task(path: str, tasks: Sequence[str]) -> str:
+    """The task that the name of details names, whatever became of its `|` and `:`.
+
+    Empty if none does.
+    """
+    match = re.fullmatch(_NAME_OF_DETAILS, base_name(path))
+    name = _plain(match[1]) if match else ""
+    return next((task for task in tasks if _plain(task) == name), "")
+
+
+def _plain(name: str) -> str:
+    return re.sub(_NOT_PART, "_", name).strip("_")
+
 
 # Start times below are no dates: lighteval writes the time since the machine was started.
 _FIRST_SECOND = 1_000_000_000
@@ -163,7 +356,7 @@ def _aggregates(results: Results, task: str, metrics: Metrics, scored: list[str]
 
 
 def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the slice has all it needs
-    path = log.files[0].path
+    path = log.path
     parquet = parquet_module(path)
     row = log_slice.before
     for table in parquet.tables(path, log_slice.columns, (log_slice.first, log_slice.end)):

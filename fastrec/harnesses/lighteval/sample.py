@@ -14,13 +14,13 @@ of a Python value, such as `[(-1.5, False)]`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
 
 from fastrec.harnesses.choices import Choices, Rule
-from fastrec.harnesses.lighteval.files import Metric, Metrics
 from fastrec.harnesses.log import Sample, Score, extracted, tokens_of
 from fastrec.harnesses.values import (
     JsonObject,
@@ -30,9 +30,10 @@ from fastrec.harnesses.values import (
     number_of,
     replace_lone_surrogates,
     spell,
+    spelled,
     value_of,
 )
-from fastrec.schemas.newest import AnswerAttribution, Input, Output
+from fastrec.schemas.newest import Input, Output
 
 if TYPE_CHECKING:  # only workers may import it
     from fastrec.sources.parquet import Table
@@ -93,11 +94,10 @@ def samples_in(
     rows: Table, before: int, about: Metrics, *, is_flat: bool
 ) -> Iterator[tuple[str, Sample]]:
     """Turn rows into samples, each with its task; `about` is what the results say of metrics."""
-    for task, row in (_flat_rows if is_flat else _nested_rows)(rows, before):
-        yield task, _sample_of(row, about)
+    return (_flat_rows if is_flat else _nested_rows)(rows, before, about)
 
 
-def _nested_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
+def _nested_rows(rows: Table, before: int, about: Metrics) -> Iterator[tuple[str, Sample]]:
     """Read rows of the layout since 0.11, each with its task."""
     responses = zip(*(rows.values("model_response", name) for name in _RESPONSE), strict=True)
     tokens = zip(*(rows.lengths("model_response", name) for name in _TOKENS), strict=True)
@@ -108,19 +108,22 @@ def _nested_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
             fields.pop(name, None) for name in _DOC
         )
         specific = fields.pop("specific", None)
-        further = _further(specific).items()
+        for name, value in _further(specific).items():
+            fields[f"specific_{name}" if name in fields else name] = value
         prompt, texts, processed, reasonings, logprobs, unconditioned = response
         texts = _texts(texts)
         logprobs = _numbers(logprobs)
         yield (
             _text(task),
-            _Row(
+            _sample_of(
+                about,
                 sample_id=_text(number) or str(row),
                 question=_text(original) or _text(query),
                 prompt=_text(prompt),
                 is_generative=bool(texts) or (not logprobs and "LOGPROBS" not in as_list(methods)),
                 choices=as_list(choices),
                 gold_index=gold_index,
+                references=[],
                 texts=texts,
                 processed=_texts(processed),
                 reasonings=_texts(reasonings),
@@ -128,17 +131,13 @@ def _nested_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
                 logprobs=logprobs,
                 unconditioned=_numbers(unconditioned),
                 tokens=counts,
-                scores=value_of(metrics),
-                fields=fields
-                | {
-                    name if name not in fields else f"specific_{name}": value
-                    for name, value in further
-                },
+                given=value_of(metrics),
+                fields=fields,
             ),
         )
 
 
-def _flat_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
+def _flat_rows(rows: Table, before: int, about: Metrics) -> Iterator[tuple[str, Sample]]:
     """Read rows of the layout up to 0.10.
 
     They have no task and no id: that is the number of the row, from 0.
@@ -152,10 +151,8 @@ def _flat_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
         if any(
             isinstance(item, list) and all(isinstance(part, str) for part in item)
             for item in predictions
-        ):
-            predictions = [
-                part for item in predictions for part in as_list(item)
-            ]  # several answers to one request
+        ):  # several answers to one request
+            predictions = list(chain.from_iterable(map(as_list, predictions)))
         choices = as_list(choices)
         is_generative = all(isinstance(item, str | None) for item in predictions) and (
             bool(predictions) or not choices
@@ -163,12 +160,12 @@ def _flat_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
         # A log-probability may be followed by whether its choice is the likeliest.
         firsts = [item[0] if isinstance(item, list) and item else item for item in predictions]
         logprobs = [] if is_generative else _numbers(firsts)
-        unconditioned: list[float] = []
-        if choices and len(logprobs) == 2 * len(choices):  # with the question, then without
-            logprobs, unconditioned = logprobs[: len(choices)], logprobs[len(choices) :]
+        # with the question, then without
+        middle = len(choices) if len(logprobs) == 2 * len(choices) else len(logprobs)
         yield (
             "",
-            _Row(
+            _sample_of(
+                about,
                 sample_id=str(row),
                 question=_text(example),
                 prompt=_text(prompt),
@@ -177,11 +174,13 @@ def _flat_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
                 gold_index=gold_index,
                 references=_texts(gold),
                 texts=_texts(predictions) if is_generative else [],
+                processed=[],
+                reasonings=[],
                 specific=specifics,
-                logprobs=logprobs,
-                unconditioned=unconditioned,
+                logprobs=logprobs[:middle],
+                unconditioned=logprobs[middle:],
                 tokens=counts,
-                scores=metrics,
+                given=metrics,
                 fields=_further(specifics),
             ),
         )
@@ -215,6 +214,55 @@ def _further(specific: Any) -> JsonObject:
     return {name: value for name, value in specific.items() if name != _EXTRACTED}
 
 
+class Metric(msgspec.Struct, frozen=True):
+    name: str
+    category: str = ""  # `GENERATIVE` or `LOGPROBS`; other names before 0.11
+    aggregation: str = ""  # how the scores are aggregated; empty if the document does not say it
+    lower_is_better: bool = False
+    rule: Rule | None = None  # how the metric picks a choice; None if the document does not say it
+
+
+Metrics = dict[str, Metric]  # by name
+
+
+def metrics_in(config: Any) -> Iterator[Metric]:
+    """Yield the metrics of one entry of a task's configuration: some are computed together."""
+    if not isinstance(config, dict):
+        return
+    rule = rule_of(str(config.get("sample_level_fn", "")))
+    for name in as_list(config.get("metric_name")):
+        better, aggregation = (
+            given.get(name) if isinstance(given, dict) else given
+            for given in (config.get("higher_is_better"), config.get("corpus_level_fn"))
+        )
+        yield Metric(
+            name=str(name),
+            category=str(config.get("category") or ""),
+            aggregation=str(aggregation or ""),
+            lower_is_better=better is False,
+            rule=rule,
+        )
+
+
+def rule_of(function: str) -> Rule | None:
+    """How a metric picks a choice, by the description of its function.
+
+    None if that does not say it.
+
+    >>> rule_of("LoglikelihoodAcc(logprob_normalization=None)")
+    'none'
+    >>> rule_of("LoglikelihoodAcc(logprob_normalization=LogProbCharNorm(ignore_first_space=True))")
+    'no_space'
+    """
+    if "CharNorm" in function:
+        return "no_space" if "ignore_first_space=True" in function else "characters"
+    if "TokenNorm" in function:
+        return "tokens"
+    if "PMINorm" in function:
+        return "pmi"
+    return "none" if "normalization=None" in function else None
+
+
 # What lighteval keeps of a sample for a metric that only has a value for all samples together.
 _CORPUS_INPUTS = ({"golds", "preds"}, {"logprobs", "weights"}, {"source", "hyp", "ref"})
 
@@ -227,41 +275,37 @@ _RULES_BY_NAME: tuple[tuple[str, tuple[Rule, ...]], ...] = (
 
 
 def _scores_of(name: str, value: Any, choices: Choices | None, metrics: Metrics) -> Iterator[Score]:
-    metric = metrics.get(name)
-    category = metric.category if metric is not None else ""
-    if value is None and category and category.startswith("GENERATIVE") != (choices is None):
+    metric = metrics.get(name, Metric(name))
+    if (
+        value is None
+        and metric.category
+        and metric.category.startswith("GENERATIVE") != (choices is None)
+    ):
         # a column that only rows with the other kind of request fill: for text, or for
         # log-probabilities
         return
     if isinstance(value, dict):
         if any(keys <= value.keys() for keys in _CORPUS_INPUTS):
-            yield Score(
-                name,
-                None,
-                f"{name} has a value for all samples only, not for each",
-            )
+            yield Score(name, None, f"{name} has a value for all samples only, not for each")
             return
         parts = {key: part for key, part in value.items() if part is not None}
         if any(number_of(part) is not None for part in parts.values()):
             for key, part in parts.items():
-                yield _score(f"{name}:{key}", part, choices, metric)
+                yield _score(f"{name}:{key}", part, choices, metric.rule)
             return
-    yield _score(name, value, choices, metric)
+    yield _score(name, value, choices, metric.rule)
 
 
-def _score(name: str, value: Any, choices: Choices | None, metric: Metric | None) -> Score:
+def _score(name: str, value: Any, choices: Choices | None, rule: Rule | None) -> Score:
     number = number_of(value)
     score = Score(name, number)
-    if number is None:
+    if value is None:
+        score.problem = f"the log has no value of {name}"
+    elif number is None:
         shown = spell(value)
-        score.problem = (
-            f"the log has no value of {name}"
-            if value is None
-            else f"the value of {name} is not a number: "
-            f"{shown if len(shown) <= 80 else shown[:79] + '…'}"
-        )
+        shown = shown if len(shown) <= 80 else shown[:79] + "…"
+        score.problem = f"the value of {name} is not a number: {shown}"
     if choices is not None:
-        rule = None if metric is None else metric.rule
         picked = choices.pick(rules_of(name, rule), number, is_accuracy=name.startswith("acc"))
         if picked is not None:
             score.output = Output(raw=[choices.texts[picked]])
@@ -276,78 +320,72 @@ def rules_of(metric: str, rule: Rule | None) -> tuple[Rule, ...]:
     return next((rules for end, rules in _RULES_BY_NAME if metric.endswith(end)), ("none",))
 
 
-class _Row(msgspec.Struct, kw_only=True):
-    """What both layouts say about a sample."""
+def _sample_of(
+    about: Metrics,
+    *,
+    sample_id: str,
+    question: str,
+    prompt: str,
+    is_generative: bool,
+    choices: list[Any],
+    gold_index: Any,
+    references: list[str],
+    texts: list[str],
+    processed: list[str],
+    reasonings: list[str],
+    specific: Any,
+    logprobs: list[float],
+    unconditioned: list[float],
+    tokens: tuple[list[int], ...],
+    given: Any,
+    fields: JsonObject,
+) -> Sample:
+    """Make a sample of what both layouts say.
 
-    sample_id: str
-    question: str
-    prompt: str
-    is_generative: bool
-    choices: list[Any]
-    gold_index: Any
-    references: list[str] = []
-    texts: list[str]
-    processed: list[str] = []  # the texts without reasoning, if lighteval removed it
-    reasonings: list[str] = []
-    specific: Any
-    logprobs: list[float]
-    unconditioned: list[float]
-    tokens: tuple[list[int], ...]  # of each prompt, and of each answer or choice
-    scores: Any
-    fields: JsonObject
-
-
-def _sample_of(row: _Row, about: Metrics) -> Sample:
+    `processed` are the texts without reasoning, if lighteval removed it; `tokens` those of each
+    prompt, and of each answer or choice; `given` are the scores.
+    """
     correct = [
         index
-        for index in as_list(row.gold_index)
-        if index.__class__ is int and 0 <= index < len(row.choices)
+        for index in as_list(gold_index)
+        if index.__class__ is int and 0 <= index < len(choices)
     ]
-    options = _texts(row.choices)
+    options = _texts(choices)
     picking = None
-    if not row.is_generative:
-        picking = Choices(options, row.logprobs, correct, row.unconditioned, row.tokens[1])
-    references = row.references
-    if not references:
-        references = [text for index in correct for text in _texts(row.choices[index])]
+    metadata: Texts = {}
+    if not is_generative:
+        picking = Choices(options, logprobs, correct, unconditioned, tokens[1])
+        is_one = len(logprobs) == 1
+        metadata = spelled(
+            {
+                "reference_index": ",".join(map(str, correct)),
+                "log_likelihood": spell(logprobs[0]) if is_one else "",
+                "log_likelihoods": [] if is_one else logprobs,
+            }
+        )
     scores: list[Score] = []
-    for name, value in as_object(row.scores).items():
+    for name, value in as_object(given).items():
         scores += _scores_of(name, value, picking, about)
-    read, written = map(sum, row.tokens)
+    read, written = map(sum, tokens)
+    found = _texts(as_object(specific).get(_EXTRACTED))
     return Sample(
-        sample_id=row.sample_id,
+        sample_id=sample_id,
         input=Input(
-            raw=row.question,
-            formatted=row.prompt if row.prompt and row.prompt != row.question else UNSET,
-            reference=references,
+            raw=question,
+            formatted=prompt if prompt and prompt != question else UNSET,
+            reference=references or [text for index in correct for text in _texts(choices[index])],
             choices=options if picking and options else UNSET,
         ),
         output=Output(
-            raw=row.texts,  # of multiple choice, each score has the choice that its metric picks
-            reasoning_trace=row.reasonings if any(row.reasonings) else UNSET,
+            raw=texts,  # of multiple choice, each score has the choice that its metric picks
+            reasoning_trace=reasonings if any(reasonings) else UNSET,
         ),
         scores=scores,
-        answers=_answers_of(row),
+        answers=[
+            *(extracted(text, "text_post_processed") for text in processed if processed != texts),
+            *(extracted(text, _EXTRACTED) for text in found),
+        ],
         token_usage=tokens_of(read, written) if read or written else None,
-        metadata=_metadata_of(row, correct) if picking else {},
-        fields=row.fields,
+        metadata=metadata,
+        fields=fields,
     )
-
-
-def _answers_of(row: _Row) -> list[AnswerAttribution]:
-    answers = []
-    if row.processed != row.texts:
-        answers += [extracted(text, "text_post_processed") for text in row.processed]
-    found = as_object(row.specific).get(_EXTRACTED)
-    return answers + [extracted(text, _EXTRACTED) for text in _texts(found)]
-
-
-def _metadata_of(row: _Row, correct: list[int]) -> Texts:
-    metadata = {}
-    if correct:
-        metadata["reference_index"] = ",".join(map(str, correct))
-    if len(row.logprobs) == 1:
-        metadata["log_likelihood"] = spell(row.logprobs[0])
-    elif row.logprobs:
-        metadata["log_likelihoods"] = spell(row.logprobs)
-    return metadata

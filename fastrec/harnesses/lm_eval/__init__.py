@@ -28,14 +28,21 @@ from fastrec.harnesses.lm_eval.files import (
 )
 from fastrec.harnesses.lm_eval.sample import SampleMaker, TaskSetup, metric_id
 from fastrec.harnesses.log import Aggregate, Figures, Log, LogPlan, RunInfo, Sample
-from fastrec.harnesses.values import Fields, JsonObject, as_object, decoder, number_of, spell
+from fastrec.harnesses.values import (
+    Fields,
+    JsonObject,
+    OptionalInt,
+    OptionalText,
+    as_object,
+    decoder,
+    explaining,
+    number_of,
+    spell,
+)
 from fastrec.sources.shard import Slice, shard_at
 
-__all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
+__all__ = ["logs_of", "plan", "role_of", "samples"]
 
-METADATA = (
-    "doc_hash", "filter", "log_likelihood", "log_likelihoods", "num_fewshot", "task_version",
-)  # fmt: skip
 
 _SLICE_BYTES = 16 << 20
 
@@ -67,14 +74,14 @@ class LogSlice(msgspec.Struct, frozen=True):
 
 
 class _Named(msgspec.Struct):
-    filter: str | None = None
+    filter: OptionalText = None
 
 
 _decode_named = decoder(_Named)
 
 
 def plan(log: Log) -> LogPlan:
-    path = log.files[0].path
+    path = log.path
     task = log.task
     results = read_results(log.files[1].path)
     figures = results.figures(task)
@@ -145,15 +152,13 @@ def _run_of(results: Results, log: Log, lower: frozenset[str]) -> RunInfo:
 
 def _names_filters(path: str) -> bool:
     """Tell whether the samples of a file name their filter: since November 2024."""
-    try:
+    with explaining(path, "line 1 is not a sample of lm-eval"):
         return next((_decode_named(line).filter is not None for line in rows_in(path)), True)
-    except ValueError as exc:
-        raise LogError(path, f"line 1 is not a sample of lm-eval: {exc}") from None
 
 
-def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[int | None, list[str]]:
+def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[OptionalInt, list[str]]:
     figures = results.figures(log.task)
-    path = log.files[0].path
+    path = log.path
     filters = max(len(setup.filters), 1)
     for key in ("sample_len", "samples"):
         if isinstance(count := figures.get(key), int) and count:  # 0 if nothing was scored
@@ -232,10 +237,9 @@ def _lower_is_better(figures: JsonObject, settings: Fields, higher: Any) -> froz
 
 def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the slice has all it needs
     assert isinstance(log_slice, LogSlice)
-    try:
+    # names of metrics that cannot be told apart
+    with explaining(log_slice.piece.shard.path, "its metrics cannot be read"):
         maker = SampleMaker(log_slice.setup)
-    except ValueError as exc:  # names of metrics that cannot be told apart
-        raise LogError(log_slice.piece.shard.path, f"its metrics cannot be read: {exc}") from None
     return _of_array(maker, log_slice) if log_slice.is_array else _of_lines(maker, log_slice)
 
 

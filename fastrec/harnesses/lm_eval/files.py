@@ -25,16 +25,18 @@ from xxhash import xxh3_64
 from fastrec.errors import LogError, ShardError, shown
 from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.json_array import JsonArray
-from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
+from fastrec.harnesses.log import HEAD_BYTES, BadLog, Files, FoundFile, Grouped, Log
 from fastrec.harnesses.recognise import head_of
 from fastrec.harnesses.values import (
     BOM,
     REFUSALS,
     Fields,
     JsonObject,
+    OptionalText,
     Texts,
     as_object,
     decoder,
+    explaining,
     spell,
 )
 from fastrec.sources.lines import Chunk, LongLine
@@ -57,8 +59,10 @@ def chunks_of(piece: Slice) -> Iterator[Chunk]:
         piece.start, piece.end, chunk_bytes=_CHUNK, max_line_bytes=_LONGEST
     ):
         if isinstance(chunk, LongLine):
-            place = _number(piece, chunk.line)
-            raise LogError(piece.shard.path, f"line {place} is longer than {_LONGEST >> 20} MiB")
+            raise LogError(
+                piece.shard.path,
+                f"line {_number(piece, chunk.line)} is longer than {_LONGEST >> 20} MiB",
+            )
         yield chunk
 
 
@@ -163,10 +167,8 @@ def read_results(path: str) -> Results:
                 path, f"is larger than {_MOST_BYTES >> 20} MiB: not a results file of lm-eval"
             )
         text = read_at(reader, reader.size, 0).removeprefix(BOM)
-    try:
+    with explaining(path, "is damaged, or not a results file of lm-eval"):
         found = _decode(text)
-    except ValueError as exc:
-        raise LogError(path, f"is damaged, or not a results file of lm-eval: {exc}") from None
     found.digest = xxh3_64(text).hexdigest()
     return found
 
@@ -228,7 +230,7 @@ class _Top(msgspec.Struct):
 _decode_top = msgspec.json.Decoder(_Top).decode
 
 
-def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - the content decides
+def role_of(head: bytes, path: str) -> OptionalText:  # noqa: ARG001 - the content decides
     start = head.lstrip()[:1]
     if start not in (b"{", b"["):
         return None
@@ -286,7 +288,7 @@ _decode_hashes = decoder(_Hashes)
 _decode_keys = decoder(dict[str, msgspec.Raw], has_raw=True)
 
 
-def logs_of(files: Sequence[FoundFile]) -> Grouped:
+def logs_of(files: Files) -> Grouped:
     found = Grouped()
     runs: defaultdict[str, list[_Run]] = defaultdict(list)
     for file in files:
@@ -383,8 +385,9 @@ def _by_content(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
 
 
 def _hashes_of(results: Results) -> Texts:
-    stated = as_object(results.task_hashes)
-    return {task: text for task, text in stated.items() if isinstance(text, str)}
+    return {
+        task: text for task, text in as_object(results.task_hashes).items() if isinstance(text, str)
+    }
 
 
 def task_hash(path: str) -> str:

@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from fastrec.harnesses.choices import Choices
 from fastrec.harnesses.log import Score
-from fastrec.harnesses.values import Texts, spell
+from fastrec.harnesses.values import OptionalText, Texts, spell
 
 NO_RESPONSE = "the log has no response to this request"
 
@@ -62,7 +62,7 @@ def requests_of(arguments: Any) -> tuple[list[msgspec.Raw], list[Any]]:
     return contexts, continuations
 
 
-def texts_in(values: Any) -> list[str | None]:
+def texts_in(values: Any) -> list[OptionalText]:
     """All texts of nested lists, in order; null is None."""
     while values.__class__ is list and len(values) == 1:
         values = values[0]
@@ -77,12 +77,15 @@ def other_responses(draft: Draft) -> tuple[list[str], list[str], str]:
     """All responses of any kind, what was extracted from them, and what is wrong, if anything."""
     responses = texts_in(_of_generations(draft, draft.row.resps))
     raw = [text for text in responses if text is not None]
-    answers = [
-        text
-        for text in texts_in(_of_generations(draft, draft.row.filtered_resps))
-        if text is not None
-    ]
-    return raw, answers, "" if raw and len(raw) == len(responses) else NO_RESPONSE
+    return (
+        raw,
+        [
+            text
+            for text in texts_in(_of_generations(draft, draft.row.filtered_resps))
+            if text is not None
+        ],
+        "" if raw and len(raw) == len(responses) else NO_RESPONSE,
+    )
 
 
 def _of_generations(draft: Draft, text: msgspec.Raw) -> Any:

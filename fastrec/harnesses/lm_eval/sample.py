@@ -7,10 +7,10 @@ a text alone                         rolling           nothing: the text is only
 settings of a generation             generation        all responses
 """
 
-import json
 import math
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -34,7 +34,11 @@ from fastrec.harnesses.log import Sample, Score, extracted
 from fastrec.harnesses.prompts import prompt_of
 from fastrec.harnesses.values import (
     REFUSALS,
+    JsonObject,
+    Names,
+    OptionalInt,
     Texts,
+    decoder,
     encode,
     number_in,
     number_of,
@@ -59,6 +63,7 @@ _RULES: dict[str, Rule] = {
 }
 
 _decode = msgspec.json.Decoder().decode
+_decode_object = decoder(JsonObject)
 _decode_responses = msgspec.json.Decoder(list[list[str]]).decode
 _decode_filtered = msgspec.json.Decoder(list[str]).decode
 
@@ -108,13 +113,17 @@ class RowReader:
         if len(self.attributes) > _MOST_NAMES:
             raise ValueError(f"it is one of samples with more than {_MOST_NAMES:,} different keys")
         fields = [*_KEYS, *((name, Any, UNSET) for name in self.attributes.values())]
-        rename = {
-            attribute: name
-            for name, attribute in self.attributes.items()
-            if not re.search(_ODD, name)
-        }
         kind = msgspec.defstruct(
-            "Row", fields, rename=rename, forbid_unknown_fields=True, kw_only=True, gc=False
+            "Row",
+            fields,
+            rename={
+                attribute: name
+                for name, attribute in self.attributes.items()
+                if not re.search(_ODD, name)
+            },
+            forbid_unknown_fields=True,
+            kw_only=True,
+            gc=False,
         )
         decoder = msgspec.json.Decoder(kind)
         self._decode = decoder.decode
@@ -128,24 +137,16 @@ class RowReader:
             return None
 
     def row(self, text: bytes | msgspec.Raw) -> Any:
-        try:
+        with suppress(*REFUSALS):
             return self._decode(text)
-        except REFUSALS as exc:
-            refusal = str(exc)
+        value = _decode_object(bytes(text))
+        self._add(value)
+        named = {
+            self.attributes[key] if re.search(_ODD, key) else key: item
+            for key, item in value.items()
+        }
         try:
-            value = json.loads(bytes(text))
-            if not isinstance(value, dict):
-                raise ValueError("it is not an object")  # noqa: TRY004 - a damaged text
-            self._add(value)
-            value = {
-                self.attributes[key] if re.search(_ODD, key) else key: item
-                for key, item in value.items()
-            }
-            return self._decode(encode(plain(value)))
-        except RecursionError:
-            raise ValueError("it is nested too deeply") from None
-        except json.JSONDecodeError:
-            raise ValueError(refusal) from None
+            return self._decode(encode(plain(named)))
         except REFUSALS as exc:
             raise ValueError(str(exc)) from None
 
@@ -159,8 +160,8 @@ class TaskSetup(msgspec.Struct, frozen=True, kw_only=True):
     delimiter: str = " "  # what comes between the context and a choice
     output_type: str = ""
     # `loglikelihood`, `loglikelihood_rolling`, `generate_until` …; empty if unknown
-    metrics: tuple[str, ...] = ()  # names of the metrics in the results
-    filters: tuple[str, ...] = ()  # names of the filters, in the order in which they were applied
+    metrics: Names = ()  # names of the metrics in the results
+    filters: Names = ()  # names of the filters, in the order in which they were applied
 
 
 class SampleMaker:
@@ -196,17 +197,16 @@ class SampleMaker:
 
     def _generation(self, draft: Draft) -> Sample:
         row = draft.row
-        name = draft.filter
         try:
             (raw,), answers = _decode_responses(row.resps), _decode_filtered(row.filtered_resps)
             error = "" if raw else NO_RESPONSE
         except (msgspec.MsgspecError, ValueError):  # several requests, or something else than text
             raw, answers, error = other_responses(draft)
-        if name in _NO_FILTER and answers == raw:
+        if draft.filter in _NO_FILTER and answers == raw:
             answers = []  # nothing was extracted
         sent = _decode(draft.contexts[0])
         sample = _sample(draft, self._input(row, sent, self._references(row)), Output(raw=raw))
-        sample.answers = [extracted(text, name or "unknown filter") for text in answers]
+        sample.answers = [extracted(text, draft.filter or "unknown filter") for text in answers]
         sample.error = error
         return sample
 
@@ -253,26 +253,25 @@ class SampleMaker:
         return sample
 
     def _likelihood(self, draft: Draft, likelihood: float, is_said: bool) -> Sample:
-        row = draft.row
         text = draft.continuations[0].strip()
         draft.metadata["log_likelihood"] = spell(likelihood)
-        asked = self._input(row, _decode(draft.contexts[0]), [text])
+        asked = self._input(draft.row, _decode(draft.contexts[0]), [text])
         return _sample(draft, asked, Output(raw=[text]) if is_said else _NO_OUTPUT)
 
     def _rolling(self, draft: Draft) -> Sample | None:
         """Make the sample of a text whose likelihood was measured; None if it was not that."""
-        row = draft.row
         if self._setup.output_type not in ("", "loglikelihood_rolling") or len(draft.contexts) > 1:
             return None
-        found = row.filtered_resps or row.resps
+        found = draft.row.filtered_resps or draft.row.resps
         try:
             likelihood = number_in((texts_in(_decode(found)) if found else [])[0] or "")
         except (ValueError, IndexError):
             return None
         draft.metadata["log_likelihood"] = spell(likelihood)
-        text = draft.continuations[0]
         return _sample(
-            draft, Input(raw=spell(text or _decode(draft.contexts[0])), reference=[]), _NO_OUTPUT
+            draft,
+            Input(raw=spell(draft.continuations[0] or _decode(draft.contexts[0])), reference=[]),
+            _NO_OUTPUT,
         )
 
     def _references(self, row: Any) -> list[str]:
@@ -322,12 +321,12 @@ def _correct_by_score(draft: Draft, index: int, count: int) -> list[int]:
 
 def _picks(
     choices: Choices, metrics: Sequence[str], scores: Sequence[Score], best: int
-) -> list[int | None]:
+) -> list[OptionalInt]:
     """The choice that each metric picks; `best` is that with the greatest log-likelihood.
 
     None if it is unknown.
     """
-    found: list[int | None] = []
+    found: list[OptionalInt] = []
     for metric, score in zip(metrics, scores, strict=True):
         rule = _RULES.get(metric)
         if rule is None:
@@ -339,7 +338,7 @@ def _picks(
     return found
 
 
-def _add_picks(sample: Sample, texts: list[str], picks: list[int | None]) -> None:
+def _add_picks(sample: Sample, texts: list[str], picks: list[OptionalInt]) -> None:
     """Say which choice each metric picks: once for the sample, if all pick the same."""
     first = picks[0] if picks else None
     if first is not None and picks.count(first) == len(picks):

@@ -36,7 +36,7 @@ from fastrec.harnesses.table.columns import (
     leaves,
 )
 from fastrec.harnesses.table.rows import NO_OBJECT, is_table, open_table, pieces_of
-from fastrec.harnesses.values import JsonObject, Texts, as_list, number_of, spell
+from fastrec.harnesses.values import JsonObject, OptionalText, Texts, as_list, number_of, spell
 from fastrec.schemas.newest import Input, Output
 from fastrec.storage import hash_of_file
 
@@ -45,7 +45,6 @@ __all__ = ["TableColumns", "columns_from", "plan", "samples"]
 _T = TypeVar("_T")
 
 _MOST_COLUMNS = 10_000  # whose names in metadata are remembered
-METADATA = ("min_score", "max_score", "question_by")
 
 _FIRST_ROWS = 100  # that tell the columns
 _OBJECT = "metadata."  # an object that is metadata by its name
@@ -55,7 +54,7 @@ NAMED = "named"  # the role of a file that the user named; others may be no tabl
 def plan(log: Log) -> LogPlan:
     """Check the names of the columns in the first rows, and cut the table into pieces."""
     columns = log.columns
-    path = log.files[0].path
+    path = log.path
     is_named = log.files[0].role == NAMED
     if not is_named and not is_table(path, head_of(path)):
         raise NotATableError(path, "no tables")
@@ -126,14 +125,14 @@ def _shared_metadata(log: Log, beside: JsonObject) -> Texts:
     return metadata
 
 
-def _namer(columns: TableColumns, taken: Iterable[str]) -> Callable[[str], str | None]:
+def _namer(columns: TableColumns, taken: Iterable[str]) -> Callable[[str], OptionalText]:
     """A function that names a column in metadata; None if it is left out."""
     named = frozenset(columns.named)
     chosen = chosen_names(columns.metadata)
     own = own_names("table").union(taken)
 
     @lru_cache(_MOST_COLUMNS)
-    def name_of(path: str) -> str | None:
+    def name_of(path: str) -> OptionalText:
         name = path.removeprefix(_OBJECT)
         if path in named:
             return None
@@ -145,7 +144,7 @@ def _namer(columns: TableColumns, taken: Iterable[str]) -> Callable[[str], str |
 
 
 def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample | str]:
-    table = open_table(log.files[0].path, log.columns, log_slice)
+    table = open_table(log.path, log.columns, log_slice)
     sample_of = _sample_maker(log.columns, run, _constants(log, table.beside))
     for number, cells in table.rows:
         if isinstance(cells, str):

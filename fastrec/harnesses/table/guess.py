@@ -30,7 +30,7 @@ from fastrec.harnesses.table.columns import (
     option_of,
 )
 from fastrec.harnesses.table.rows import is_document, is_table, open_table, read_json
-from fastrec.harnesses.values import JsonObject, Texts, as_object, number_of
+from fastrec.harnesses.values import JsonObject, OptionalText, Texts, as_object, number_of
 from fastrec.sources.inputs import AnyFile
 
 _FIRST_ROWS = 100
@@ -71,7 +71,7 @@ class _Seen(NamedTuple):
     options: Texts  # columns by option
 
     @property
-    def kind(self) -> list[str | None]:
+    def kind(self) -> list[OptionalText]:
         """What tables that one command imports have in common."""
         question = "input_column" if "input_column" in self.options else "id_column"
         answers = "output_column" if {*_ANSWERS[1:]}.isdisjoint(self.options) else ""
@@ -125,8 +125,9 @@ def _looks_at(file: AnyFile) -> Iterator[_Seen]:
     for _, rows, key in places:
         table = open_table(file.path, TableColumns(rows=rows, id_column=key))
         beside = {BESIDE + name: value for name, value in table.beside.items()}
-        first = islice(table.rows, _FIRST_ROWS)
-        cells = [row | beside for _, row in first if isinstance(row, dict)]
+        cells = [
+            row | beside for _, row in islice(table.rows, _FIRST_ROWS) if isinstance(row, dict)
+        ]
         options = _meanings(cells)
         if key:
             options["id_column"] = key

@@ -29,6 +29,7 @@ from fastrec.harnesses.values import (
     REFUSALS,
     JsonObject,
     encode,
+    explaining,
     integer_in,
     plain,
     spell,
@@ -322,10 +323,8 @@ def read_json(path: str) -> Any:
 
     Lone surrogates become U+FFFD.
     """
-    try:
+    with explaining(path, "is no JSON, or it is cut or damaged"):
         value, twice = _json_value(read_text(path), msgspec.json.decode)
-    except ValueError as exc:
-        raise LogError(path, f"is no JSON, or it is cut or damaged: {exc}") from exc
     if twice:
         raise LogError(path, f"has the key {twice[0]!r} twice")
     return value if twice is None else plain(value, is_finite=False)
