@@ -6,7 +6,7 @@
 All sums are exact. What an array cannot hold stands apart in the columns, and is added here.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -186,17 +186,16 @@ def _questions(records: Records, models: Sequence[bytes]) -> dict[int, QuestionC
         count_of(questions.place, count),
         count_of(questions.place[has_answers], count),
     )
-    by_models: dict[int, Counter[int]] = {code: Counter() for code in found}
-    by_answering: dict[int, Counter[int]] = {code: Counter() for code in found}
+    by_models: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    by_answering: defaultdict[int, Counter[int]] = defaultdict(Counter)
     by_question = Counter(zip(*map(np.ndarray.tolist, columns), strict=True))
     for (code, having, answering), number in by_question.items():
         found[code].questions += number
         by_models[code][having] += number
         by_answering[code][answering] += number
-    for code, counts in found.items():
-        if counts.questions:
-            counts.by_models = max(by_models[code].items())
-            counts.by_answering = max(by_answering[code].items())
+    for code, by_number in by_models.items():
+        found[code].by_models = max(by_number.items())
+        found[code].by_answering = max(by_answering[code].items())
     _add_repeats(records, cells.place, found, models)
     return found
 

@@ -134,7 +134,7 @@ def analyse_items(
     answering = int((~np.isnan(scores)).any(axis=1).sum())
     enough = answering >= FEWEST_MODELS
     complete = scores[np.ix_(*_complete(scores))]
-    found = reliability(complete) if len(complete) >= FEWEST_MODELS else None
+    internal = reliability(complete) if len(complete) >= FEWEST_MODELS else None
     questions = _questions(table, scores, seed, enough=enough)
     return EvaluationItems(
         *table.name,
@@ -142,11 +142,11 @@ def analyse_items(
         total=table.questions,
         too_few_models=not enough,
         flags=dict(Counter(flag for question in questions for flag in question.flags)),
-        reliability=found and found.alpha,
-        reliability_low=found and found.low,
-        reliability_high=found and found.high,
-        standard_error=found and found.standard_error,
-        questions_needed=found and found.needed,
+        reliability=internal and internal.alpha,
+        reliability_low=internal and internal.low,
+        reliability_high=internal and internal.high,
+        standard_error=internal and internal.standard_error,
+        questions_needed=internal and internal.needed,
         complete_models=len(complete),
         complete_questions=complete.shape[1],
         questions=questions,
@@ -228,10 +228,10 @@ def _sample_ids(table: ScopeRecords) -> list[list[str | int]]:
     """The ids of each question."""
     codes, sample_ids = table.sample_ids
     pairs = np.unique(np.stack([table.question, codes]), axis=1)
-    found: list[list[str | int]] = [[] for _ in range(table.questions)]
+    by_question: list[list[str | int]] = [[] for _ in range(table.questions)]
     for question, code in zip(*pairs.tolist(), strict=True):
-        found[question].append(sample_ids[code])
-    return found
+        by_question[question].append(sample_ids[code])
+    return by_question
 
 
 _decode = view_decoder(input=view(raw=str))

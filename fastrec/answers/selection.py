@@ -137,9 +137,9 @@ class Selection:
         chosen: list[Array] = []
         to_read: list[Array] = []
         for part in range(len(self.parts)):
-            found = ColumnFilter(self.columns(part), filters, has_metrics=self._has_metrics)
-            chosen.append(np.array(found.positions, dtype=np.int64))
-            to_read.append(np.array(found.to_read, dtype=np.int64))
+            matching = ColumnFilter(self.columns(part), filters, has_metrics=self._has_metrics)
+            chosen.append(np.array(matching.positions, dtype=np.int64))
+            to_read.append(np.array(matching.to_read, dtype=np.int64))
         for part, read in self._read(to_read, filters, [()] * len(chosen)):
             chosen[part] = np.setdiff1d(chosen[part], to_read[part][~read.matches])
         members = [
@@ -311,13 +311,13 @@ class Selection:
         """
         used = {number for own in members for number in np.unique(own.scopes).tolist()}
         kept = sorted(used, key=lambda number: _order(scopes[number]))
-        made = Selection(self.reader, jobs=self._jobs, progress=self._progress)
-        made.is_whole = False
-        made.scopes = [scopes[number] for number in kept]
+        selection = Selection(self.reader, jobs=self._jobs, progress=self._progress)
+        selection.is_whole = False
+        selection.scopes = [scopes[number] for number in kept]
         new = np.empty(len(scopes), dtype=np.int32)
         new[kept] = np.arange(len(kept))
-        made._members = [own._replace(scopes=new[own.scopes]) for own in members]
-        return made
+        selection._members = [own._replace(scopes=new[own.scopes]) for own in members]
+        return selection
 
     def _fields(self, groups: Groups) -> Iterator[tuple[int, list[Field]]]:
         """Yield each part with the values of the field of each group in its records that count."""
@@ -357,23 +357,15 @@ class Selection:
         self, to_read: Sequence[Array], filters: Filters, paths: Sequence[Sequence[FieldPath]]
     ) -> Iterator[tuple[int, _Read]]:
         """Read some records of parts: whether they match, and fields of each part."""
+        numbers = [part for part, positions in enumerate(to_read) if len(positions)]
         tasks = [
-            _ReadTask(
-                self.parts[part],
-                part,
-                positions,
-                filters,
-                paths[part],
-            )
-            for part, positions in enumerate(to_read)
-            if len(positions)
+            _ReadTask(self.parts[part], to_read[part], filters, paths[part]) for part in numbers
         ]
-        if not tasks:
-            return
-        results = run_on_parts(
-            _read_fields, tasks, "read", jobs=self._jobs, progress=self._progress
-        )
-        yield from zip([task.number for task in tasks], results, strict=True)
+        if tasks:
+            results = run_on_parts(
+                _read_fields, tasks, "read", jobs=self._jobs, progress=self._progress
+            )
+            yield from zip(numbers, results, strict=True)
 
     def _models_of(self, part: int, members: Members) -> set[tuple[int, str]]:
         """Each scope with its models, in a part."""
@@ -408,10 +400,10 @@ def select(
     progress: Progress | None = None,
 ) -> Selection:
     """Select the matching records of a corpus; with groups, each group is an evaluation."""
-    (found,) = select_same_bins(
+    (selection,) = select_same_bins(
         [corpus], filters, groups, cluster=cluster, jobs=jobs, progress=progress
     )
-    return found
+    return selection
 
 
 def select_same_bins(
@@ -430,29 +422,29 @@ def select_same_bins(
     """
     opened = [Selection(corpus, jobs=jobs, progress=progress) for corpus in corpora]
     check_known_fields(opened, filters, groups, cluster)
-    found = filter_selections(opened, filters)
+    matching = filter_selections(opened, filters)
     binned = []
     for group in groups:
         counts: Counter[Any] = Counter()
         if group.bins:
-            for selection in found:
+            for selection in matching:
                 counts.update(selection.count_numbers(group))
             group = with_edges(group, counts)
         binned.append(group)
-    made = [selection.grouped(tuple(binned)) for selection in found]
-    for selection in made:
+    grouped = [selection.grouped(tuple(binned)) for selection in matching]
+    for selection in grouped:
         if cluster and selection.scopes:
             selection.set_clusters(cluster)
-    return made
+    return grouped
 
 
 def filter_selections(selections: Sequence[Selection], filters: Filters) -> list[Selection]:
     """Select the matching records of several corpora, not all of which may have none."""
-    found = [selection.filtered(filters) for selection in selections]
-    if filters and not any(selection.scopes for selection in found):
+    matching = [selection.filtered(filters) for selection in selections]
+    if filters and not any(selection.scopes for selection in matching):
         check_known_fields(selections[-1:], filters, nothing_matches=True)
         raise no_match(filters, selections[-1].summary.evaluations)
-    return found
+    return matching
 
 
 def check_numbers(selection: Selection, numbers: Iterable[int]) -> Array:
@@ -495,7 +487,6 @@ class _Read(NamedTuple):
 
 
 class _ReadTask(PartTask, frozen=True):
-    number: int
     positions: Array  # of the chosen records
     filters: Filters
     paths: Sequence[FieldPath]

@@ -178,7 +178,7 @@ def _find_joins(index: QuestionTable, evaluation: str, scopes: _Scopes) -> Evalu
     split = {sample_hash for table in tables for sample_hash in table.split_hashes()}
     questions = Values()
     ids = Values()
-    found: list[Asked] = []
+    by_metric: list[Asked] = []
     numbers: list[Array] = []
     for metric, table in enumerate(tables):
         model = table.columns_of(models)[table.model]
@@ -198,9 +198,9 @@ def _find_joins(index: QuestionTable, evaluation: str, scopes: _Scopes) -> Evalu
             np.full_like(model, metric),
         )
         is_chosen = model >= 0
-        found.append(asked.chosen(is_chosen))
+        by_metric.append(asked.chosen(is_chosen))
         numbers.append(table.number[is_chosen])
-    everything = Asked(*(np.concatenate(codes) for codes in zip(*found, strict=True)))
+    everything = Asked(*(np.concatenate(codes) for codes in zip(*by_metric, strict=True)))
     _, first, places = np.unique(everything.question, return_index=True, return_inverse=True)
     of_questions = index.selection.read(np.concatenate(numbers)[first], _digests_of_line)
     digests = np.array(of_questions, dtype=np.uint64)
