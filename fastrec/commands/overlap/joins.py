@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from fastrec.answers.codes import Array, Values, by_code, distinct_of, joint_codes, order_of
+from fastrec.answers.codes import Array, Values, distinct_of, joint_codes, order_of
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query, Scope
 from fastrec.judge.parse import parse, spell
@@ -288,11 +288,13 @@ def count_joins(
 
 def _groups(models: Sequence[str], asked: Asked) -> list[list[str]]:
     """Group models that have the same questions, ids and metrics, the largest group first."""
-    by_sample = by_code(asked.model, joint_codes(asked.question, asked.sample))
-    by_metric = by_code(asked.model, joint_codes(asked.question, asked.metric))
-    groups: dict[tuple[frozenset[int], ...], list[str]] = {}
-    for (model, samples), (_, metrics) in zip(by_sample, by_metric, strict=True):
-        groups.setdefault((frozenset(samples), frozenset(metrics)), []).append(models[model])
+    questions = joint_codes(asked.question, asked.sample)
+    metrics = joint_codes(asked.question, asked.metric)
+    groups: dict[tuple[bytes, bytes], list[str]] = {}
+    for code, model in enumerate(models):
+        own = asked.model == code
+        key = np.unique(questions[own]).tobytes(), np.unique(metrics[own]).tobytes()
+        groups.setdefault(key, []).append(model)
     return sorted(map(sorted, groups.values()), key=lambda group: (-len(group), group))
 
 
