@@ -331,13 +331,13 @@ def _split(
 
     There, each `sample_id` of a hash is a question.
     """
-    samples = table.records.sample_id[table.place]
+    samples, sample_ids = table.sample_ids
     for name in {name.partition("/")[0] for name in other if "/" in name} & own.keys():
         whole = own.pop(name)
         places = np.flatnonzero(table.question == table.numbers[name])
         by_sample = dict(by_code(samples[places], places))
         for sample, records in by_sample.items():
-            sample_id = spell(table.records.sample_ids[sample]).decode()
+            sample_id = spell(sample_ids[sample]).decode()
             own[f"{name}/{sample_id}"] = (
                 tuple(_mean(table, records, model, graded=graded) for model in models)
                 if len(by_sample) > 1

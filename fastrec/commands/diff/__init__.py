@@ -22,7 +22,7 @@ from typing import Any, Literal, Unpack
 import msgspec
 
 from fastrec.answers.question_table import QuestionTable
-from fastrec.answers.selection import Selection, check_known_fields
+from fastrec.answers.selection import Selection, check_known_fields, filter_selections
 from fastrec.commands.diff.compare import Changes, Comparison, Records, Rules, Scope
 from fastrec.commands.diff.document import (
     ChangedField,
@@ -348,12 +348,12 @@ def diff(
     wanted = make_filters(**filters)
     first, second = (Selection(corpus, jobs=jobs) for corpus in (old, new))
     check_known_fields([first, second], wanted, cluster=cluster)
-    before_selection = first.filtered(wanted, allow_empty=True)
-    if cluster and before_selection.scopes:
-        before_selection.set_clusters(cluster)
-    before = QuestionTable(before_selection)
     # One of them may have no matching record: its models are missing.
-    after = QuestionTable(second.filtered(wanted, allow_empty=bool(before.results)))
+    first, second = filter_selections([first, second], wanted)
+    if cluster and first.scopes:
+        first.set_clusters(cluster)
+    before = QuestionTable(first)
+    after = QuestionTable(second)
     corpora = before, after
     scored = frozenset() if accuracy else scopes_with("graded", corpora)
     match_by = fields_to_compare(before, after, match_by)

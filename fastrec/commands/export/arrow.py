@@ -123,8 +123,7 @@ class LazyDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
 
     def _parts(self) -> Iterator[_Rows]:
         for part in range(len(self.selection.parts)):
-            positions = np.flatnonzero(self.selection.scope_codes(part) >= 0)
-            yield _Rows(part, self.selection.columns(part), positions)
+            yield _Rows(part, self.selection.columns(part), self.selection.members(part).positions)
 
     def _read(self, rows: _Rows, decode: Callable[[bytes], Any]) -> Iterator[list[Any]]:
         part = self.selection.parts[rows.part]

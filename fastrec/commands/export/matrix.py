@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 from msgspec import Raw
 
-from fastrec.answers.codes import Array
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.records import ANSWERS, RIGHT, RecordsOfScopes, ScopeRecords
 from fastrec.answers.selection import Selection
@@ -47,8 +46,7 @@ class _Block:
         self.is_graded = is_graded
         self.start = start  # its first cell
         self.rows = {model: row for row, model in enumerate(table.models)}
-        hashes = list(map(table.hash_of, range(table.questions)))
-        in_order = sorted(zip(hashes, table.names, count(), strict=False))
+        in_order = sorted(zip(table.hashes, table.names, count(), strict=False))
         self.order = [number for _, _, number in in_order]
         self.hashes = [sample_hash for sample_hash, _, _ in in_order]
         self.sample_ids = [_sample_id(table, number) for number in self.order]
@@ -88,20 +86,12 @@ class _Matrix:
         mapped["score"][cells] = scores
         mapped["verdict"][cells] = np.where(table.flag[first] == RIGHT, _RIGHT, _WRONG)
         is_unclear = np.abs(scores) >= _LEAST_UNCLEAR
-        spelled = self._read_scores(table.number[first[is_unclear]])
+        spelled = self._selection.read(table.number[first[is_unclear]], _spelled_score)
         self._spelled |= zip((cells[is_unclear] + block.start).tolist(), spelled, strict=True)
         self.failed += len(table.flag) - len(answers)
         self.repeated += len(answers) - len(cells)
         self._cells += block.size
         self.blocks.append(block)
-
-    def _read_scores(self, numbers: Array) -> list[str]:
-        """Read the scores of some records, as they are spelled."""
-        order = np.argsort(numbers)
-        spelled = [""] * len(numbers)
-        for place, line in zip(order.tolist(), self._selection.lines(numbers[order]), strict=True):
-            spelled[place], _ = double_of(_decode(line).evaluation.score)
-        return spelled
 
     def write(self, output: Path, *, raw_cells: bool) -> None:
         """Write the scores, and whether answers are right."""
@@ -148,11 +138,16 @@ class _Matrix:
 
 def _sample_id(table: ScopeRecords, question: int) -> str:
     """The `sample_id` of the first record of a question."""
-    place = table.place.start + int(table.first[question])
-    return id_text(table.records.sample_ids[int(table.records.sample_id[place])])
+    return id_text(table.sample_ids.value(table.first[question]))
 
 
 _decode = view_decoder(evaluation=view(score=Raw))
+
+
+def _spelled_score(line: bytes) -> str:
+    """The score of a record, as it is spelled."""
+    spelled, _ = double_of(_decode(line).evaluation.score)
+    return spelled
 
 
 def write_matrix(
