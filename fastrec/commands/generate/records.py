@@ -97,9 +97,9 @@ def _add_answer(producer: Producer, question: Question, reply: Reply, record: Re
 def _add_measures(rng: Rng, producer: Producer, raw: str, reply: Reply, record: Record) -> None:
     """Add token counts and times that fit the lengths of the texts."""
     habits = producer.habits
-    contents = [turn.get("content") or "" for turn in reply.turns]
-    own = [turn.get("content") or "" for turn in reply.turns if turn["role"] == "assistant"]
-    read = 20 + _tokens(contents or [raw])
+    said = [(turn["role"], turn.get("content", "")) for turn in reply.turns]
+    own = [text for role, text in said if role == "assistant"]
+    read = 20 + _tokens([text for _, text in said] or [raw])
     written = 1 + _tokens([*own, reply.text, reply.reasoning or ""])
     latency = round(120 + written * (8 + 4 * producer.ability) * (0.7 + 0.6 * rng.random()), 3)
     record |= {"token_usage": None, "performance": None}
@@ -219,22 +219,15 @@ class Answer(msgspec.Struct, frozen=True):
             "input": self._input(),
             "answer_attribution": [{**attribution, "source": source}],
         }
-        if record.get("output"):
-            output = result["output"] = {**record["output"], "raw": [record["output"]["raw"]]}
-            if output.get("reasoning_trace"):
-                output["reasoning_trace"] = [output["reasoning_trace"]]
-            elif not schema.shape.fields["output"].shape.fields["reasoning_trace"].drops_null:  # type: ignore[union-attr]
-                output.pop("reasoning_trace", None)
         if DEFAULT_SCHEMA.turns_field in record:
             result[schema.turns_field] = result.pop(DEFAULT_SCHEMA.turns_field)
         if schema.closed:
             _close(result, schema)
+        written: Record = arranged(result, schema.shape, nulls="nulls" in self.author.habits)
         if record.get("sample_hash", _WRONG_HASH) != _WRONG_HASH:
             recipe = [*RECIPES.values()][self.author.number % len(RECIPES)]
-            text = recipe(result["input"]["raw"], result["input"]["reference"])
-            result["sample_hash"] = sha256(text).hexdigest()
-        nulls = "nulls" in self.author.habits
-        written: Record = arranged(result, schema.shape, nulls=nulls)
+            text = recipe(written["input"]["raw"], written["input"]["reference"])
+            written["sample_hash"] = sha256(text).hexdigest()
         return written
 
     def _label(self) -> str:
@@ -247,12 +240,12 @@ class Answer(msgspec.Struct, frozen=True):
         return sorted(labels)[self.author.number % len(labels)]
 
     def _input(self) -> Record:
-        """The question as this producer asks it, with a list of references."""
+        """The question as this producer asks it, with one reference or several."""
         task = self.question.task
         habits = self.author.habits
-        result: Record = {**self.record["input"], "reference": [task.reference]}
+        result: Record = dict(self.record["input"])
         if task.choices and "indexed references" in habits:
-            result["reference"] = [str("ABCD".index(task.reference))]
+            result["reference"] = str("ABCD".index(task.reference))
         elif task.also:
             result["reference"] = [task.reference, task.also]
         elif self.question.evaluation.world and len(task.raw) % 3 == 0:
@@ -392,16 +385,21 @@ def _without_nulls(value: dict[str, Any], shape: Shape) -> dict[str, Any]:
 def arranged(value: Any, shape: Shape, *, nulls: bool) -> Any:
     """Put known keys into the order of the schema, unknown ones after them.
 
-    `nulls` writes absent fields as null.
+    A text becomes a list where the schema has one. Nulls stay where absence means the same; `nulls`
+    writes them for all that is absent.
     """
     if isinstance(value, list):
         return [arranged(item, shape, nulls=nulls) for item in value]
-    if value is None:
-        return None
     result: Record = {}
     for key, field in shape.fields.items():
-        if key in value and field.shape:
-            result[key] = arranged(value[key], field.shape, nulls=nulls)
-        elif key in value or (nulls and field.drops_null):
-            result[key] = value.get(key)
-    return result | {key: child for key, child in value.items() if key not in result}
+        child = value.get(key)
+        if child is None:
+            if field.drops_null and (nulls or key in value):
+                result[key] = None
+        elif field.shape:
+            result[key] = arranged(child, field.shape, nulls=nulls)
+        elif field.is_list and isinstance(child, str) and key != "tool_call_id":
+            result[key] = [child]
+        else:
+            result[key] = child
+    return result | {key: child for key, child in value.items() if key not in shape.fields}
