@@ -53,7 +53,7 @@ from fastrec.corpus.columns import METADATA
 from fastrec.filters import matches_any
 from fastrec.judge.parse import spell
 from fastrec.progress import Progress
-from fastrec.summary.document import EvaluationSummary, filled
+from fastrec.summary.document import EvaluationSummary, ModelName, ModelSummary, filled
 from fastrec.summary.present_choice import with_directions
 from fastrec.where import text_of, without_group
 from fastrec.wording import Scope as Named
@@ -88,6 +88,15 @@ class QuestionTable:
         self._ids = lru_cache(_KEPT)(self._choose)
         # By text and evaluation: the numbers of records with this text, and where it is.
         self._found: dict[tuple[str, str | None], tuple[Array, Array]] = {}
+
+    @cached_property
+    def results(self) -> dict[ModelName, ModelSummary]:
+        """The results of each model on each evaluation and metric."""
+        return {
+            (evaluation.evaluation_name, evaluation.metric, model.model_id): model
+            for evaluation in self.evaluations
+            for model in evaluation.by_model
+        }
 
     def direct(self, lower_is_better: Sequence[str]) -> None:
         """Set the directions of metrics that `--lower-is-better` names.

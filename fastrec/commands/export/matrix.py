@@ -12,6 +12,7 @@ loads at a time.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from msgspec import Raw
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.records import ANSWERS, RIGHT, RecordsOfScopes, ScopeRecords
 from fastrec.answers.selection import Selection
-from fastrec.commands.export.table import double_of, has_metrics
+from fastrec.commands.export.table import double_of, has_metrics, id_text
 from fastrec.csv_writer import CsvWriter
 from fastrec.errors import counted, naming
 from fastrec.judge.parse import spell
@@ -28,9 +29,8 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.view import view, view_decoder
 from fastrec.sorting.keys import METRIC
 
-_LEAST_UNCLEAR = float(
-    1 << 53
-)  # an integer of this size may be spelled in another way than the double
+# An integer of this size may be spelled in another way than the double.
+_LEAST_UNCLEAR = 2.0**53
 _NO_ANSWER = 0
 _WRONG = 1
 _RIGHT = 2
@@ -46,13 +46,12 @@ class _Block:
         self.is_graded = is_graded
         self.start = start  # its first cell
         self.rows = {model: row for row, model in enumerate(table.models)}
-        self.order = sorted(
-            range(table.questions), key=lambda number: (table.hashes[number], table.names[number])
-        )
-        self.hashes = [table.hashes[number] for number in self.order]
+        in_order = sorted(zip(table.hashes, table.names, count(), strict=False))
+        self.order = [number for _, _, number in in_order]
+        self.hashes = [sample_hash for sample_hash, _, _ in in_order]
         self.sample_ids = [_sample_id(table, number) for number in self.order]
-        scope = [self.evaluation] if self.metric is None else [self.evaluation, self.metric]
-        self.columns = ["/".join([*scope, table.names[number]]) for number in self.order]
+        scope = self.evaluation if self.metric is None else f"{self.evaluation}/{self.metric}"
+        self.columns = [f"{scope}/{name}" for _, name, _ in in_order]
 
     @property
     def size(self) -> int:
@@ -67,9 +66,8 @@ class _Matrix:
         self._selection = selection
         self._path = scratch / "cells"
         self._path.write_bytes(bytes(_CELL.itemsize))  # an empty file cannot be mapped
-        self._spelled: dict[
-            int, str
-        ] = {}  # by cell: scores whose spelling does not follow from the double
+        # By cell: scores whose spelling does not follow from the double.
+        self._spelled: dict[int, str] = {}
         self._cells = 0
         self.blocks: list[_Block] = []
         self.failed = 0  # records with an error
@@ -130,17 +128,17 @@ class _Matrix:
                 row = [model]
                 for block in blocks:
                     width = len(block.columns)
-                    start = block.start + block.rows.get(model, 0) * width
-                    row += (
-                        spell_cells(start, start + width) if model in block.rows else [""] * width
-                    )
+                    if model in block.rows:
+                        start = block.start + block.rows[model] * width
+                        row += spell_cells(start, start + width)
+                    else:
+                        row += [""] * width
                 writer.writerow(row)
 
 
 def _sample_id(table: ScopeRecords, question: int) -> str:
     """The `sample_id` of the first record of a question."""
-    sample_id = table.sample_ids.value(table.first[question])
-    return sample_id if isinstance(sample_id, str) else spell(sample_id).decode()
+    return id_text(table.sample_ids.value(table.first[question]))
 
 
 _decode = view_decoder(evaluation=view(score=Raw))
@@ -160,8 +158,8 @@ def write_matrix(
     records = RecordsOfScopes(selection)
     evaluations = count_evaluations(selection, records)
     matrix = _Matrix(selection, scratch)
-    for number, one in enumerate(evaluations):
-        matrix.add(records.of(number), is_graded=names_metrics and one.graded)
+    for number, evaluation in enumerate(evaluations):
+        matrix.add(records.of(number), is_graded=names_metrics and evaluation.graded)
     matrix.write(output, raw_cells=raw_cells)
     with (output / "samples.csv").open("w", encoding="utf-8", newline="") as file:
         writer = CsvWriter(file, raw_cells=raw_cells)
