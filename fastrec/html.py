@@ -6,10 +6,9 @@ from files of this package. So no text from a record can become markup.
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from html import escape
-from operator import attrgetter
 from typing import Any, NamedTuple
 from unicodedata import category
 
@@ -89,14 +88,6 @@ def as_cell(value: Cell | str | float | None) -> Cell:
 
 Row = Sequence[Cell | str | float | None]  # of a table; the first value is its name
 Table = tuple[Sequence[str], Sequence[Row]]  # its heads and rows
-
-
-def fields_table(
-    columns: Mapping[str, str | Callable[[Any], Cell | str]], items: Iterable[object]
-) -> Table:
-    """Make a table of objects: a column has a head, and a field or a function."""
-    getters = [attrgetter(one) if isinstance(one, str) else one for one in columns.values()]
-    return list(columns), [[value_of(item) for value_of in getters] for item in items]
 
 
 def allowed(text: str) -> str:

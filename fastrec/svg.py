@@ -13,8 +13,6 @@ from fastrec.templates import render_macro
 from fastrec.wording import cut_middle
 
 WIDTH = 1000  # units of a drawing that is stretched to any width
-_ROW = 20  # pixels of a row of a dot plot; as in the styles
-_MOST_DOTS = 25  # results of a dot plot
 _MOST_SPOTS = 100  # models of a scatter plot
 _FRAME_WIDTH = 520  # of a scatter plot
 _FRAME_HEIGHT = 280
@@ -34,32 +32,6 @@ class Scale(NamedTuple):
         # The halves keep huge doubles from overflowing.
         share = (value / 2 - low / 2) / (high / 2 - low / 2) if high > low else 0.5
         return start + min(max(share, 0.0), 1.0) * (end - start)
-
-
-class Dot(NamedTuple):
-    """A result with its name, its text and the ends of its interval."""
-
-    name: str
-    text: str
-    value: float
-    low: float
-    high: float
-
-
-def dot_chart(caption: str, results: Sequence[Dot], scale: Scale, low: str, high: str) -> Html:
-    """Draw the first results as dots with intervals, below each other, with names beside them."""
-    marks = [
-        {
-            "dot": dot,
-            "left": round(scale(dot.low)),
-            "x": round(scale(dot.value)),
-            "right": round(scale(dot.high)),
-            "y": number * _ROW + _ROW // 2,
-        }
-        for number, dot in enumerate(results[:_MOST_DOTS])
-    ]
-    left_out = len(results) - len(marks)
-    return render_macro("charts.html", "dot_chart", caption, marks, left_out, low, high)
 
 
 class Spot(NamedTuple):
@@ -87,7 +59,7 @@ def scatter(
     if len(models) < 2:
         return Html("")
     front = _front(models, lower=lower)
-    models.sort(key=lambda model: model[1:] not in front)
+    models.sort(key=lambda model: (model.x, model.y) not in front)
     xs = [model.x for model in models]
     ys = [model.y for model in models]
     across = Scale(math.log(min(xs)), math.log(max(xs)), _FRAME_WIDTH)
@@ -104,7 +76,7 @@ def scatter(
                 "x": x,
                 "y": y,
                 "title": f"{model.name}: {spell_y(model.y)}, {spell_x(model.x)}",
-                "is_beaten": model[1:] not in front,
+                "is_beaten": (model.x, model.y) not in front,
                 "label": "" if left is None else name,
                 "label_left": left,
                 "label_size": size,

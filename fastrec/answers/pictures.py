@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastrec.answers.calibration import find_calibration
 from fastrec.answers.codes import Array, count_of
 from fastrec.answers.costs import ModelCost
 from fastrec.answers.facts import spread_range
@@ -21,7 +22,6 @@ from fastrec.answers.table import Query
 from fastrec.answers.values import value_blocks
 from fastrec.errors import counted
 from fastrec.html import Cell, Html, number_cell
-from fastrec.statistics.calibration import Calibration
 from fastrec.summary.present_ranking import (
     EvaluationStats,
     ModelStats,
@@ -30,7 +30,7 @@ from fastrec.summary.present_ranking import (
     legend,
     unranked_in_words,
 )
-from fastrec.svg import WIDTH, Dot, Scale, Spot, dot_chart, heat_class, scatter
+from fastrec.svg import WIDTH, Scale, Spot, heat_class, scatter
 from fastrec.templates import render_macro, render_template
 from fastrec.wording import cost_text, latency_text
 
@@ -43,6 +43,7 @@ _ABOUT = (
     "models are neighbours. In plots of results against something, best is at the top left; "
     "filled: no other model is better in both."
 )
+_MOST_DOTS = 25  # results of a dot plot
 _BINS = 20  # of a histogram
 _MOST_MAPPED = 20  # models of a heat map
 
@@ -69,17 +70,26 @@ def are_shares(models: Sequence[ModelStats]) -> bool:
 
 
 def dots_picture(caption: str, results: Mapping[str, Result], *, shares: bool) -> Html:
-    """Draw results with intervals: from 0 to 1 if they are shares, else from end to end."""
+    """Draw the first results as dots with intervals, below each other, with names beside them.
+
+    The scale is from 0 to 1 if they are shares, else from end to end.
+    """
     dots = []
     for name, (value, low, high, spec) in results.items():
         if value is not None:
-            ends = (value if end is None else end for end in (low, high))
-            dots.append(Dot(name, format(value, spec), value, *ends))
+            left, right = (value if end is None else end for end in (low, high))
+            dots.append((name, format(value, spec), left, value, right))
     if not dots:
         return Html("")
-    least = 0.0 if shares else min(dot.low for dot in dots)
-    most = 1.0 if shares else max(dot.high for dot in dots)
-    return dot_chart(caption, dots, Scale(least, most, WIDTH), f"{least:.4g}", f"{most:.4g}")
+    least = 0.0 if shares else min(left for _, _, left, _, _ in dots)
+    most = 1.0 if shares else max(right for *_, right in dots)
+    scale = Scale(least, most, WIDTH)
+    marks = [
+        (name, text, *(round(scale(value)) for value in values))
+        for name, text, *values in dots[:_MOST_DOTS]
+    ]
+    ends = (f"{least:.4g}", f"{most:.4g}")
+    return render_macro("charts.html", "dot_chart", caption, marks, len(dots), ends)
 
 
 def model_cells(
@@ -318,10 +328,20 @@ def _by_similarity(shares: Array) -> list[int]:
     return order
 
 
-def calibration_picture(model: Calibration, title: str) -> Html:
-    """Draw the share of right answers against their confidence, with its numbers."""
-    rows = [
-        (f"{one.confidence:.1%}", number_cell(one.accuracy, ".1%"), one.answers)
-        for one in model.bins
-    ]
-    return render_macro("charts.html", "calibration", title, model, rows)
+def calibration_pictures(
+    index: QuestionTable, confidence: str, queries: Sequence[Query], title: Sequence[str]
+) -> list[Html]:
+    """Draw the shares of right answers of models against their confidence, with the numbers.
+
+    `title` has the fields that name a picture.
+    """
+    pictures = []
+    for model in find_calibration(index, confidence, queries):
+        rows = [
+            (f"{one.confidence:.1%}", number_cell(one.accuracy, ".1%"), one.answers)
+            for one in model.bins
+        ]
+        names = " · ".join(filter(None, (getattr(model, field) for field in title)))
+        if model.answers:
+            pictures.append(render_macro("charts.html", "calibration", names, model, rows))
+    return pictures

@@ -24,11 +24,11 @@ from fastrec.summary.same_run import TRIAL_FIELDS
 from fastrec.wording import percent, score_text
 
 
-def trial_of(evaluation_id: str, sample_id: int | str, transcript: Transcript) -> dict[str, str]:
+def trial_of(answer: Answer, transcript: Transcript) -> dict[str, str]:
     """What may tell a record from others of its model and question: run, sample, epoch, seed."""
     known = transcript.other | transcript.metadata
     named = {name: known[name] for name in TRIAL_FIELDS if name in known}
-    return {"evaluation_id": evaluation_id, "sample_id": str(sample_id)} | named
+    return {"evaluation_id": answer.evaluation_id, "sample_id": str(answer.sample_id)} | named
 
 
 def tell_apart(trials: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
@@ -238,7 +238,7 @@ def _add(
     shown = filled(
         ShownAnswer,
         answer,
-        trial=trial_of(answer.evaluation_id, answer.sample_id, found),
+        trial=trial_of(answer, found),
         verdicts=[],
         prompt=found.prompt if found.prompt != question.prompt else None,
         choices=found.choices if found.choices != question.choices else None,

@@ -7,6 +7,7 @@ to.
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from string import ascii_uppercase
 from typing import Any
 
@@ -192,12 +193,9 @@ def transcript_of(record: Any) -> Transcript:
         msgspec.to_builtins(record) if isinstance(record, msgspec.Struct) else record
     )
     asked = values["input"]
-    turns = [
-        _turn(turn, number) for key in _TURNS for number, turn in enumerate(values.get(key) or ())
-    ]
-    _match_results(
-        turns, [turn.get("tool_call_id") for key in _TURNS for turn in values.get(key) or ()]
-    )
+    given = [turn for key in _TURNS for turn in values.get(key) or ()]
+    turns = [_turn(turn, number) for number, turn in enumerate(given)]
+    _match_results(turns, [_texts(turn.get("tool_call_id")) for turn in given])
     turns.extend(_outputs(values.get("output") or {}, after_turns=bool(turns)))
     return Transcript(
         question=_text(asked["raw"]),
@@ -206,7 +204,8 @@ def transcript_of(record: Any) -> Transcript:
         choices=_texts(asked.get("choices")),
         turns=turns,
         extracted=[
-            _text(one.get("extracted_value")) for one in values.get("answer_attribution") or ()
+            _text(attribution.get("extracted_value"))
+            for attribution in values.get("answer_attribution") or ()
         ],
         metadata=_all_texts(values.get("metadata") or {}),
         other=dict(_unknown(values)),
@@ -239,13 +238,13 @@ def _outputs(output: Mapping[str, Any], *, after_turns: bool) -> Iterator[Turn]:
     """
     texts = _texts(output.get("raw"))
     reasoning = _texts(output.get("reasoning_trace"))
-    for number in range(max(len(texts), len(reasoning))):
-        text, thought = (some[number] if number < len(some) else "" for some in (texts, reasoning))
+    both = zip_longest(texts, reasoning, fillvalue="")
+    for number, (text, thought) in enumerate(both):
         if text or thought or not after_turns:
             yield Turn(number=number, role="assistant", text=text, reasoning=thought)
 
 
-def _match_results(turns: list[Turn], ids: list[Any]) -> None:
+def _match_results(turns: list[Turn], ids: list[list[str]]) -> None:
     """Give each call its result, and each result the ids of its calls.
 
     Calls that follow each other without a result in between are a group. A result belongs to the
@@ -254,8 +253,7 @@ def _match_results(turns: list[Turn], ids: list[Any]) -> None:
     answered, do not shift the results after them.
     """
     groups: list[list[Call]] = [[]]  # open calls
-    for position, (turn, named) in enumerate(zip(turns, ids, strict=True)):
-        wanted = _texts(named)
+    for position, (turn, wanted) in enumerate(zip(turns, ids, strict=True)):
         if wanted or turn.role in ("tool", "function"):
             turn.answers_call = ", ".join(wanted) or None
             turn.failed = is_failure(turn.text)
@@ -292,13 +290,9 @@ def _all_texts(values: Mapping[str, Any], without: frozenset[str] = frozenset())
 
 
 def _texts(value: Any) -> list[str]:
-    return (
-        []
-        if value is None
-        else [_text(one) for one in value]
-        if isinstance(value, list)
-        else [_text(value)]
-    )
+    if value is None:
+        return []
+    return list(map(_text, value if isinstance(value, list) else [value]))
 
 
 def _text(value: Any) -> str:

@@ -47,7 +47,6 @@ from fastrec.sorting.cuts import (
 )
 from fastrec.sorting.files import ViewsWriter, read_blocks, write_blocks
 from fastrec.sorting.gather import (
-    Fences,
     RunSlice,
     Window,
     gather,
@@ -68,7 +67,6 @@ Range = tuple[bytes | None, bytes | None]
 
 class Plan(msgspec.Struct, frozen=True):
     runs: list[Run]  # that parts are made from
-    fences: Fences
     ranges: list[Range]
     # by number of a range, the part of the base that has the same records
     unchanged: dict[int, Part]
@@ -84,9 +82,9 @@ class Plan(msgspec.Struct, frozen=True):
         low, high = self.ranges[number]
         first, last = positions_in(self.regions, low, high)
         slices: list[RunSlice] = []
-        for run, places in zip(self.runs, self.fences.places(low, high), strict=True):
+        for run in self.runs:
             merged = run.bounds
-            piece = slice_merged(run, first, last) if merged else slice_run(run, low, high, places)
+            piece = slice_merged(run, first, last) if merged else slice_run(run, low, high)
             if piece:
                 slices.append(replace(piece, removed=self.removed) if self.removed else piece)
         return slices
@@ -126,12 +124,11 @@ def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> 
     also = [*base.cuts, *_gaps(sorted_shards, base, context.sort_fields)]
     regions = sorted_shards.sample.cuts(text, region_bytes, also=also)
     runs = _Rounds(context, sorted_shards).merge(regions)
-    fences = Fences(runs)
     is_large = 2 * text > _memory()
 
     def plan(cuts: Sequence[bytes], unchanged: dict[int, Part]) -> Plan:
         ranges = list(pairwise([None, *cuts, None])) if has_runs or base.parts else []
-        return Plan(runs, fences, ranges, unchanged, regions, sorted_shards.removed, base, is_large)
+        return Plan(runs, ranges, unchanged, regions, sorted_shards.removed, base, is_large)
 
     if not has_runs and not base.gone:
         return plan(base.cuts, dict(enumerate(base.parts)))

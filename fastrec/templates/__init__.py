@@ -6,16 +6,27 @@ readers, with the white space around it, if it is next to a tag or to a field.
 """
 
 import re
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fastrec.errors import counted
-from fastrec.html import Html, allowed, as_cell, escaped, exact, multiline
+from fastrec.errors import counted, listed
+from fastrec.html import Cell, Html, Table, allowed, as_cell, escaped, exact, multiline
 from fastrec.markdown import markdown
-from fastrec.wording import NONE, SIGNS, cut_middle, score_text, signs_of
+from fastrec.wording import (
+    NONE,
+    SIGNS,
+    cost_text,
+    cut_middle,
+    latency_text,
+    score_text,
+    signs_of,
+    tokens_text,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -43,7 +54,12 @@ def _environment() -> "Environment":
         undefined=StrictUndefined,
     )
     environment.filters |= {function.__name__: function for function in _FILTERS}
-    environment.globals |= {"NONE": NONE, "SIGNS": SIGNS, "counted": counted}
+    environment.globals |= {
+        "NONE": NONE,
+        "SIGNS": SIGNS,
+        "counted": counted,
+        "fields_table": fields_table,
+    }
     return environment
 
 
@@ -75,16 +91,39 @@ def indented(text: str) -> str:
         return text
 
 
+def fields_table(columns: Mapping[str, str], items: Iterable[object]) -> Table:
+    """Make a table of objects.
+
+    A column has a head and a field, maybe with a kind: `hash:code`, `metric:text`, `names:listed`.
+    """
+    fields = [field.partition(":") for field in columns.values()]
+    rows = [[_cell_of(attrgetter(name)(item), kind) for name, _, kind in fields] for item in items]
+    return list(columns), rows
+
+
+def _cell_of(value: Any, kind: str) -> Cell | str | float | None:
+    if kind == "code":
+        return Cell(value if isinstance(value, str) else ", ".join(value), "code")
+    if kind == "cost":
+        return Cell(cost_text(value), "num")
+    if kind == "listed":
+        return listed(value)
+    given: str | float | None = value
+    return str(value or "") if kind == "text" else given
+
+
 _FILTERS = (
     allowed,
     as_cell,
     cut_middle,
     exact,
     indented,
+    latency_text,
     markdown,
     multiline,
     number,
     one_line,
     score_text,
     signs_of,
+    tokens_text,
 )

@@ -19,13 +19,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 import fastrec
+from fastrec.answers import pictures
 from fastrec.cli import cli
 from fastrec.commands.report import report
 from fastrec.corpus.manifest import read_manifest, read_summary
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.judge.findings import CODES
 from fastrec.limits import Limits
-from fastrec.svg import Dot, Scale, Spot, dot_chart, scatter
+from fastrec.svg import Spot, scatter
 from tests.running import make_page, run_command
 from tests.samples import sample, sample_of
 from tests.sizes import examples
@@ -226,8 +227,8 @@ def test_dot_plots(demo: Path) -> None:
         assert spots
         places = sorted(map(int, re.findall(r"M(\d+) \d+h0", spots[1])), reverse=True)
         assert places == [round(1000 * value) for value in values]
-    many = [Dot(f"m{number}", "1", 0.5, 0.4, 0.6) for number in range(60)]
-    drawn = dot_chart("results", many, Scale(0, 1, 1000), "0", "1")
+    many = {f"m{number}": pictures.Result(0.5, 0.4, 0.6, ".1f") for number in range(60)}
+    drawn = pictures.dots_picture("results", many, shares=True)
     assert "The first 25 of 60; the table below has all." in drawn
     assert len(re.findall(r"M\d+ \d+h0", drawn)) == 25
 

@@ -15,7 +15,7 @@ zlib.
 
 import gzip
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from itertools import cycle, islice
 from pathlib import Path
@@ -58,12 +58,9 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.records < 0 or self.seed < 0:
             raise UsageError("the number of records and the seed must not be negative")
-        for name, known in (
-            ("mix", table("evaluations")["mixes"]),
-            ("text", TEXTS),
-            ("schema", (*SCHEMAS, "mixed")),
-        ):
-            check_choice(name, getattr(self, name), known)
+        check_choice("mix", self.mix, table("evaluations")["mixes"])
+        check_choice("text", self.text, TEXTS)
+        check_choice("schema", self.schema, (*SCHEMAS, "mixed"))
         kinds = (self.duplicates, self.conflicts, self.rejects, self.blanks)
         if not all(0 <= share <= 1 for share in (*kinds, self.unknown_keys, self.warnings)):
             raise UsageError("a share must be between 0 and 1")
@@ -123,8 +120,7 @@ class _Source:
         self.warnings = cycle(
             [row for row in WARNINGS if not set(self.bank.weighted_types).isdisjoint(row.types)]
         )
-        self.invalid_lines = cycle(INVALID_LINES)
-        self.mistakes = cycle(MISTAKES)
+        self.invalid_lines = cycle(MISTAKES if self.is_later else INVALID_LINES)
 
     def compose(self, kind: str) -> Answer:
         number, question = self.bank.next(kind)
@@ -175,17 +171,16 @@ class _Source:
         return "conflict", answer.conflict(self.rng).line()
 
     def invalid(self) -> tuple[str, bytes]:
+        kinds = self.bank.weighted_types
         if self.is_later:
-            answer = self.compose(self.rng.choice(self.bank.weighted_types))
-            kind = answer.question.evaluation.interaction_type
-            row = next(
-                row for row in self.mistakes if kind in row.types and row.fits(answer.schema)
-            )
+            kind = self.rng.choice(kinds)
+            answer = self.compose(kind)
+            fitting = (row for row in self.invalid_lines if kind in row.types)
+            row = next(row for row in fitting if row.fits(answer.schema))
         else:
             row = next(self.invalid_lines)
-            answer = self.compose(
-                row.types[0] if len(row.types) == 1 else self.rng.choice(self.bank.weighted_types)
-            )
+            kind = row.types[0] if len(row.types) == 1 else self.rng.choice(kinds)
+            answer = self.compose(kind)
         code = row.code.format(turns=answer.schema.turns_field)
         return code, row.line(answer.written(), answer.schema, answer.author.spelling)
 
@@ -195,19 +190,15 @@ class _Source:
 
 # Text per compressed frame. A frame declares its size, so its text must fit in memory.
 FRAME_BYTES = 4 << 20
-_COMPRESSORS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
-    "zst": (
-        ".zst",
-        lambda text: zstandard.ZstdCompressor(level=3, threads=0, write_checksum=True).compress(
-            text
-        ),
-    ),
-    "gz": (
-        ".gz",
-        lambda text: gzip.compress(text, 1, mtime=0),
-    ),  # level 1 is three times as fast as 6
-    "none": ("", bytes),
-}
+_COMPRESSIONS = ("zst", "gz", "none", "mixed")
+
+
+def _compressed(text: bytes, compression: str) -> bytes:
+    if compression == "zst":
+        compressor = zstandard.ZstdCompressor(level=3, threads=0, write_checksum=True)
+        return compressor.compress(text)
+    # Level 1 is three times as fast as 6.
+    return gzip.compress(text, 1, mtime=0) if compression == "gz" else text
 
 
 class Generated(Framed):
@@ -284,11 +275,8 @@ def generate(
     )
     if shards < 1:
         raise UsageError("the number of shards must be at least 1")
+    check_choice("compression", compression, _COMPRESSIONS)
     formats = ("none", "zst", "gz") if compression == "mixed" else (compression,)
-    if not _COMPRESSORS.keys() >= set(formats):
-        raise UsageError(
-            f"compression must be one of {', '.join(_COMPRESSORS)}, mixed, not {compression!r}"
-        )
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is not a directory; choose another output")
@@ -305,12 +293,13 @@ def generate(
     file_bytes = 0
     for number in range(shards):
         count = records * (number + 1) // shards - records * number // shards
-        suffix, compress = _COMPRESSORS[formats[number % len(formats)]]
+        shard_format = formats[number % len(formats)]
+        suffix = f".{shard_format}".removesuffix(".none")
         path = folder / f"shard-{number:05d}.jsonl{suffix}"
         with naming(str(path)), path.open("wb") as file:
             for frame in _frames(islice(stream, count), number, kinds):
                 text_bytes += len(frame)
-                file_bytes += file.write(compress(frame))
+                file_bytes += file.write(_compressed(frame, shard_format))
         paths.append(str(path))
     return Generated(tuple(paths), records, text_bytes, file_bytes, dict(sorted(kinds.items())))
 

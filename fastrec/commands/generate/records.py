@@ -23,7 +23,6 @@ from fastrec.commands.generate.text import Rng
 from fastrec.schemas.hashes import RECIPES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
 from fastrec.schemas.schema import Schema, Shape
-from fastrec.schemas.upgrade import without_nulls
 
 _WRONG_HASH = "0123456789abcdef" * 4
 _TEMPLATE = "<|system|>\nThink first.\n<|user|>\n{}\n<|assistant|>\n"
@@ -98,9 +97,9 @@ def _add_answer(producer: Producer, question: Question, reply: Reply, record: Re
 def _add_measures(rng: Rng, producer: Producer, raw: str, reply: Reply, record: Record) -> None:
     """Add token counts and times that fit the lengths of the texts."""
     habits = producer.habits
-    contents = [turn.get("content") or "" for turn in reply.turns]
-    own = [turn.get("content") or "" for turn in reply.turns if turn["role"] == "assistant"]
-    read = 20 + _tokens(contents or [raw])
+    said = [(turn["role"], turn.get("content", "")) for turn in reply.turns]
+    own = [text for role, text in said if role == "assistant"]
+    read = 20 + _tokens([text for _, text in said] or [raw])
     written = 1 + _tokens([*own, reply.text, reply.reasoning or ""])
     latency = round(120 + written * (8 + 4 * producer.ability) * (0.7 + 0.6 * rng.random()), 3)
     record |= {"token_usage": None, "performance": None}
@@ -220,22 +219,15 @@ class Answer(msgspec.Struct, frozen=True):
             "input": self._input(),
             "answer_attribution": [{**attribution, "source": source}],
         }
-        if record.get("output"):
-            output = result["output"] = {**record["output"], "raw": [record["output"]["raw"]]}
-            if output.get("reasoning_trace"):
-                output["reasoning_trace"] = [output["reasoning_trace"]]
-            elif not schema.shape.fields["output"].shape.fields["reasoning_trace"].drops_null:  # type: ignore[union-attr]
-                output.pop("reasoning_trace", None)
         if DEFAULT_SCHEMA.turns_field in record:
             result[schema.turns_field] = result.pop(DEFAULT_SCHEMA.turns_field)
         if schema.closed:
             _close(result, schema)
+        written: Record = arranged(result, schema.shape, nulls="nulls" in self.author.habits)
         if record.get("sample_hash", _WRONG_HASH) != _WRONG_HASH:
             recipe = [*RECIPES.values()][self.author.number % len(RECIPES)]
-            text = recipe(result["input"]["raw"], result["input"]["reference"])
-            result["sample_hash"] = sha256(text).hexdigest()
-        nulls = "nulls" in self.author.habits
-        written: Record = arranged(result, schema.shape, nulls=nulls)
+            text = recipe(written["input"]["raw"], written["input"]["reference"])
+            written["sample_hash"] = sha256(text).hexdigest()
         return written
 
     def _label(self) -> str:
@@ -248,12 +240,12 @@ class Answer(msgspec.Struct, frozen=True):
         return sorted(labels)[self.author.number % len(labels)]
 
     def _input(self) -> Record:
-        """The question as this producer asks it, with a list of references."""
+        """The question as this producer asks it, with one reference or several."""
         task = self.question.task
         habits = self.author.habits
-        result: Record = {**self.record["input"], "reference": [task.reference]}
+        result: Record = dict(self.record["input"])
         if task.choices and "indexed references" in habits:
-            result["reference"] = [str("ABCD".index(task.reference))]
+            result["reference"] = str("ABCD".index(task.reference))
         elif task.also:
             result["reference"] = [task.reference, task.also]
         elif self.question.evaluation.world and len(task.raw) % 3 == 0:
@@ -283,7 +275,7 @@ class Answer(msgspec.Struct, frozen=True):
         record = self.written()
         if self.is_later:
             shape = self.schema.shape
-            without = without_nulls(record, shape)
+            without = _without_nulls(record, shape)
             return without if without != record else arranged(record, shape, nulls=True)
         copy = {
             key: value for key, value in record.items() if value is not None or key not in _NULLABLE
@@ -374,19 +366,40 @@ def _texts(values: Record) -> dict[str, str]:
     }
 
 
+def _without_nulls(value: dict[str, Any], shape: Shape) -> dict[str, Any]:
+    """Leave out nulls that mean the same as absence."""
+    kept: dict[str, Any] = {}
+    for key, child in value.items():
+        field = shape.fields.get(key)
+        if child is None and field and field.drops_null:
+            continue
+        kept[key] = child
+        if field and field.shape:
+            if isinstance(child, list):
+                kept[key] = [_without_nulls(item, field.shape) for item in child]
+            elif child is not None:
+                kept[key] = _without_nulls(child, field.shape)
+    return kept
+
+
 def arranged(value: Any, shape: Shape, *, nulls: bool) -> Any:
     """Put known keys into the order of the schema, unknown ones after them.
 
-    `nulls` writes absent fields as null.
+    A text becomes a list where the schema has one. Nulls stay where absence means the same; `nulls`
+    writes them for all that is absent.
     """
     if isinstance(value, list):
         return [arranged(item, shape, nulls=nulls) for item in value]
-    if value is None:
-        return None
     result: Record = {}
     for key, field in shape.fields.items():
-        if key in value and field.shape:
-            result[key] = arranged(value[key], field.shape, nulls=nulls)
-        elif key in value or (nulls and field.drops_null):
-            result[key] = value.get(key)
-    return result | {key: child for key, child in value.items() if key not in result}
+        child = value.get(key)
+        if child is None:
+            if field.drops_null and (nulls or key in value):
+                result[key] = None
+        elif field.shape:
+            result[key] = arranged(child, field.shape, nulls=nulls)
+        elif field.is_list and isinstance(child, str) and key != "tool_call_id":
+            result[key] = [child]
+        else:
+            result[key] = child
+    return result | {key: child for key, child in value.items() if key not in shape.fields}

@@ -18,11 +18,10 @@ from typing import BinaryIO, Unpack
 import msgspec
 
 from fastrec._version import __version__
-from fastrec.answers.calibration import find_calibration
 from fastrec.answers.choosing import choose_scopes, open_index, primary_queries
 from fastrec.answers.costs import find_costs, read_prices
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
-from fastrec.answers.pictures import calibration_picture, evaluations_html
+from fastrec.answers.pictures import calibration_pictures, evaluations_html
 from fastrec.answers.ranks import add_ranks
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.values import reduce_repeats
@@ -30,9 +29,9 @@ from fastrec.commands.report import sections
 from fastrec.commands.report.evaluations import costs_section, question_cards, suspected_keys
 from fastrec.commands.report.sections import section
 from fastrec.commands.report.trend import trend_section
-from fastrec.corpus.manifest import Manifest
+from fastrec.corpus.manifest import skipped_lines
 from fastrec.engine import check_jobs
-from fastrec.errors import FastrecError, UsageError, counted, shown
+from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import (
     FilterArguments,
     Filters,
@@ -49,7 +48,6 @@ from fastrec.progress import Progress
 from fastrec.statistics.repeats import parse_repeats
 from fastrec.storage import is_url, last_name
 from fastrec.storage.local import LOCAL
-from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import choose, names_of
 from fastrec.summary.present_ranking import (
     MIN_COVERAGE,
@@ -58,6 +56,7 @@ from fastrec.summary.present_ranking import (
     facts_of,
     largest,
     rank,
+    repeats_in_words,
 )
 from fastrec.templates import render_template
 
@@ -130,6 +129,7 @@ def report(
     # Long, because every section needs a few of the values that are read or computed here.
     path = os.fspath(corpus)
     lower = as_tuple("lower_is_better", lower_is_better)
+    primaries = as_tuple("primary", primary)
     limits = current_limits()
     if isinstance(output, (str, os.PathLike)):
         _check_target(Path(output), path, overwrite=overwrite)
@@ -186,25 +186,20 @@ def report(
     board = make_leaderboard(
         index,
         metrics=shown_metrics,
-        primary=as_tuple("primary", primary),
+        primary=primaries,
         min_coverage=min_coverage,
         most=limits.report_columns,
     )
     costs = []
     if priced is not None:
-        queries = primary_queries(index, Filters(), shown_metrics, as_tuple("primary", primary))
+        queries = primary_queries(index, Filters(), shown_metrics, primaries)
         costs = find_costs(index, priced, queries)
     calibration = []
     if confidence is not None:
         queries = [query for _, query in choose_scopes(index.scopes, Filters())]
-        calibration = find_calibration(index, confidence, queries)
-    calibration_plots = [
-        calibration_picture(
-            model, " · ".join(filter(None, (model.evaluation_name, model.metric, model.model_id)))
+        calibration = calibration_pictures(
+            index, confidence, queries, ("evaluation_name", "metric", "model_id")
         )
-        for model in calibration
-        if model.answers
-    ]
     most = max(limits.report_rows // max(len(drawn.evaluations), 1), 10)
     bodies = {
         "Leaderboard": _leaderboard(board),
@@ -219,18 +214,17 @@ def report(
         "Line counts": section("line_counts", summary, manifest),
         "Questions": question_cards(index, examples, name, drawn),
         "Keys to check": suspected_keys(index, drawn) if examples else Html(""),
-        "Calibration": section("calibration", calibration_plots[: limits.report_scopes]),
+        "Calibration": section("calibration", calibration[: limits.report_scopes]),
         "Cost": costs_section(costs),
         "Schema versions": sections.versions(summary),
-        "Duplicates and repeats": sections.repeats(summary),
+        "Duplicates and repeats": section("repeats", summary),
         "Hashes and ids": sections.hashes(summary),
         "Repaired lines": sections.repaired_lines(summary),
         "Rejected lines": sections.rejected_lines(summary, path, manifest),
-        "Inputs": sections.inputs(manifest),
+        "Inputs": section("inputs", manifest),
     }
     if wanted:  # what is about all lines of the corpus does not belong here
-        for title in _ABOUT_LINES:
-            bodies[title] = Html("")
+        bodies |= dict.fromkeys(_ABOUT_LINES, Html(""))
     style, script = (
         Html(Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8"))
         for kind in ("css", "js")
@@ -238,8 +232,14 @@ def report(
     page = render_template(
         "report/page.html",
         name=name,
-        about=_about(summary, manifest),
-        banners=sections.banners(wanted, found, manifest),
+        summary=summary,
+        names=names_of(summary.evaluations),
+        manifest=manifest,
+        filters=wanted,
+        repeats_as=found.repeats_as,
+        repeats_in_words=repeats_in_words,
+        skipped=skipped_lines(manifest.skipped),
+        not_judged=sections.not_judged(found),
         sections=bodies,
         style=style,
         script=script,
@@ -275,18 +275,3 @@ def _check_target(target: Path, corpus: str, *, overwrite: bool) -> None:
         )
     if not is_url(corpus) and Path(corpus).resolve() in target.resolve().parents:
         raise UsageError(f"{shown(str(target))} is inside the corpus; choose a file outside of it")
-
-
-def _about(summary: Summary, manifest: Manifest) -> str:
-    names = names_of(summary.evaluations)
-    records = sum(evaluation.records for evaluation in summary.evaluations)
-    metrics = len(list(filter(None, names.metrics)))
-    with_metrics = f" with {counted(metrics, 'metric')}" if metrics else ""
-    return (
-        f"{records:,} records of {counted(len(names.models), 'model')} on "
-        f"{counted(len(names.evaluations), 'evaluation')}{with_metrics}; "
-        f"{counted(len(manifest.parts), 'part')}, "
-        f"{sum(part.bytes for part in manifest.parts) / 1e6:,.1f} MB; "
-        f"{manifest.text_bytes / 1e6:,.1f} MB of text; "
-        f"made by fastrec {manifest.fastrec}, schema {manifest.schema}"
-    )

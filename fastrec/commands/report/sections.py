@@ -1,70 +1,39 @@
 """Sections about the corpus as a whole: lines, versions, repeats, hashes, repairs, inputs."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
-from fastrec.corpus.manifest import Manifest, skipped_lines
+from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.rejects import decode_rejected
 from fastrec.errors import counted, listed
-from fastrec.filters import Filters
-from fastrec.html import Cell, Html, Row, Table, fields_table, number_cell
+from fastrec.html import Cell, Html, Row, Table, number_cell
 from fastrec.judge.findings import CODES
 from fastrec.sources.shard import numbered_lines
 from fastrec.storage import base_name, join
-from fastrec.summary.document import Identities, Summary
-from fastrec.summary.present_ranking import Stats, facts_of, repeats_in_words
+from fastrec.summary.document import Summary
+from fastrec.summary.present_ranking import Stats, facts_of
 from fastrec.templates import render_macro
 from fastrec.wording import titles
 
-_Columns = dict[str, str | Callable[[Any], Cell | str]]
-# Columns of tables: their heads and fields.
-_SAMPLE: _Columns = {
-    "evaluation": "evaluation_name",
-    "model": "model_id",
-    "sample_id": lambda example: str(example.sample_id),
-}
 _EXAMPLES = 5  # per code
 _EXCERPT_BYTES = 160
 _MOST_ROWS = 5_000
-_MOST_TITLES = 10  # evaluations in the banner
-_INPUT_FIELDS = ("format", "bytes", "lines", "kept", "duplicates", "rejected", "blank")
 
 section = partial(render_macro, "report/sections.html")
 
 
-_Banner = tuple[str, list[str], str]
-
-
-def banners(filters: Filters, stats: Stats, manifest: Manifest) -> Iterator[_Banner]:
-    """Yield what the numbers are about, such as filters and skipped shards: title, lines, text."""
-    if filters:
-        about = "All numbers on this page are those of the matching records."
-        yield f"only records that match {filters}", [], about
-    if stats.repeats_as != "mean":
-        about = " ".join(repeats_in_words(stats.repeats_as))
-        yield f"accuracy and score are {stats.repeats_as}", [], about
-    if skipped := skipped_lines(manifest.skipped):
-        about = "The numbers on this page are those of the other shards."
-        yield skipped[0], [line.strip() for line in skipped[1:]], about
+def not_judged(stats: Stats) -> list[str]:
+    """The evaluations in which all records of some models have an error, with these models."""
     lines = []
     for evaluation in stats.evaluations:
         names = [model.model_id for model in evaluation.by_model if not model.answers]
         if names:
             lines.append(f"{evaluation.title}: {counted(len(names), 'model')}, {listed(names, 3)}")
-    more = lines[_MOST_TITLES:]
-    if more:
-        lines[_MOST_TITLES:] = [f"… and {len(more):,} more evaluations"]
-    if lines:
-        about = "All their records have an error, so they have no accuracy and no score there."
-        yield "not judged", lines, about
+    return lines
 
 
 def repaired_lines(summary: Summary) -> Html:
-    repaired = summary.repaired
-    columns = {"code": "code", **_SAMPLE, "path": "path", "message": "message"}
-    examples = fields_table(columns, repaired.examples)
-    return section("repaired_lines", repaired, _codes(repaired.by_code), examples)
+    return section("repaired_lines", summary.repaired, _codes(summary.repaired.by_code))
 
 
 def rejected_lines(summary: Summary, corpus: str, manifest: Manifest) -> Html:
@@ -108,48 +77,13 @@ def versions(summary: Summary) -> Html:
     return section("versions", summary, facts_of(summary).upgraded, _codes(notes))
 
 
-def repeats(summary: Summary) -> Html:
-    columns = {
-        "evaluation": "evaluation_name",
-        "model": "model_id",
-        "kept run": "kept",
-        "dropped run": "dropped",
-        "records": "records",
-    }
-    identities = map(_identities, (summary.contradictions, summary.repeats))
-    runs = fields_table(columns, summary.same_run.runs)
-    return section("repeats", summary, *identities, runs)
-
-
-def _identities(identities: Identities) -> Table:
-    examples = identities.examples
-    columns: _Columns = {
-        "evaluation": "evaluation_name",
-        "metric": lambda example: example.metric or "",
-        "model": "model_id",
-        "evaluation_id": "evaluation_id",
-        "sample_id": _SAMPLE["sample_id"],
-        "records": "records",
-        "sample_hash": lambda example: Cell(", ".join(example.sample_hashes), "code"),
-    }
-    if all(example.metric is None for example in examples):
-        del columns["metric"]
-    return fields_table(columns, examples)
-
-
 def hashes(summary: Summary) -> Html:
     given = summary.sample_hash
-    columns: _Columns = {
-        **_SAMPLE,
-        "given": lambda example: Cell(example.given, "code"),
-        "computed": lambda example: Cell(example.computed, "code"),
-    }
     recipes = sorted(given.by_recipe.items(), key=lambda item: -item[1])
-    examples = fields_table(columns, given.examples)
-    return section("hashes", given, recipes, examples, *_mismatches(summary))
+    return section("hashes", given, recipes, *_mismatches(summary))
 
 
-def _mismatches(summary: Summary) -> tuple[str, Table]:
+def _mismatches(summary: Summary) -> tuple[int, Table]:
     counts = {
         "questions": "questions",
         "ids_with_many_hashes": "ids with several hashes",
@@ -162,16 +96,4 @@ def _mismatches(summary: Summary) -> tuple[str, Table]:
         for title, evaluation in zip(titles(summary.evaluations), summary.evaluations, strict=True)
         if evaluation.ids_with_many_hashes or evaluation.hashes_with_many_ids
     ]
-    title = "Ids and hashes that do not match one to one"
-    if len(rows) > _MOST_ROWS:
-        title += f": the first {_MOST_ROWS:,} of {len(rows):,} evaluations"
-    return title, (("evaluation", *counts.values()), rows[:_MOST_ROWS])
-
-
-def inputs(manifest: Manifest) -> Html:
-    columns = {"shard": "path", **{name: name for name in _INPUT_FIELDS}}
-    read = len(manifest.inputs)
-    about = f"{read:,} of {counted(read + len(manifest.skipped), 'shard')} read, in input order"
-    if read > _MOST_ROWS:
-        about += f"; the first {_MOST_ROWS:,}"
-    return section("inputs", manifest, about, fields_table(columns, manifest.inputs[:_MOST_ROWS]))
+    return len(rows), (("evaluation", *counts.values()), rows[:_MOST_ROWS])

@@ -4,11 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fastrec.errors import listed
 from fastrec.filters import AnyPath, Filters
-from fastrec.html import Cell, Html, Row, fields_table, number_cell
+from fastrec.html import Cell, Html, Row, number_cell
 from fastrec.limits import current_limits
-from fastrec.summary.document import LineCounts
 from fastrec.svg import WIDTH, Scale
 from fastrec.templates import render_template
 from fastrec.trends import Change, EvaluationTrend, ModelTrend, collect_trend
@@ -27,13 +25,6 @@ def trend_section(paths: Sequence[AnyPath], filters: Filters) -> Html:
     names = [corpus.name for corpus in trend.corpora]
     shown = trend.evaluations[: current_limits().report_scopes]
     found = trend.significant_changes()
-    columns: dict[str, Any] = {
-        "corpus": "name",
-        **{name: f"line_counts.{name}" for name in LineCounts.__struct_fields__},
-        "models": "models",
-        "appear": lambda corpus: listed(corpus.appeared),
-        "disappear": lambda corpus: listed(corpus.disappeared),
-    }
     return render_template(
         "report/trend.html",
         trend=trend,
@@ -41,7 +32,6 @@ def trend_section(paths: Sequence[AnyPath], filters: Filters) -> Html:
         plots=[_plot(names, evaluation) for evaluation in shown],
         found=len(found),
         changes=_changes(found[:_MOST_CHANGES]),
-        line_counts=fields_table(columns, trend.corpora),
     )
 
 

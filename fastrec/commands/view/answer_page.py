@@ -27,8 +27,6 @@ from fastrec.errors import shown as shown_path
 from fastrec.html import Html
 from fastrec.normalize.corrections import GivenFile, Label, Labeller
 
-_SHORT = 400  # a longer result of a tool, or system prompt, is folded
-_LINES = 8
 _MEASURE = re.compile(r"token|usage|latency|performance|duration|time|_ms$")
 _MOST = 100_000  # a longer text is cut, until it is asked for
 
@@ -70,7 +68,6 @@ def answer_page(asked: Asked, shown: NumberedAnswer) -> Html:
         better=here.model_answer(models[place - 1]) if place else None,
         worse=here.model_answer(models[place + 1]) if place + 1 < len(models) else None,
         measured=_measured,
-        is_long=_is_long,
     )
 
 
@@ -84,10 +81,6 @@ def _measured(other: Mapping[str, str]) -> dict[str, object]:
             except (msgspec.MsgspecError, RecursionError):  # it is a number or a text
                 found[key] = text
     return found
-
-
-def _is_long(text: str) -> bool:
-    return len(text) > _SHORT or text.count("\n") >= _LINES
 
 
 def record_text(shown: NumberedAnswer) -> str:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from fastrec.answers.choosing import choose_primary, choose_scopes
 from fastrec.answers.pictures import cells_table
 from fastrec.answers.question_table import QuestionTable
@@ -56,20 +58,14 @@ def group_results(
             matching = where if group.bins else (*where, f"{group.field}= {value}")
             pairs = (("where", condition) for condition in matching)
             groups[value] = site.pairs("group", *pairs)
+        query = Query(evaluation_name=name, metric=scope.metric, where=matching, sort="hardest")
         for model in index.summary_of(scope).by_model:
-            query = Query(
-                evaluation_name=name,
-                metric=scope.metric,
-                models=(model.model_id,),
-                where=matching,
-                sort="hardest",
-            )
             result = model.mean_score if scope.graded else model.accuracy
-            text = value_text(result, graded=scope.graded)
-            colour = heat_class(result) if result is not None else ""
-            of_model = rows.setdefault(model.model_id, {})
-            address = site.query(query)
-            of_model[f"{name}: {value or NONE}"] = Cell(text, colour, address)
+            rows.setdefault(model.model_id, {})[f"{name}: {value or NONE}"] = Cell(
+                value_text(result, graded=scope.graded),
+                "" if result is None else heat_class(result),
+                site.query(replace(query, models=(model.model_id,))),
+            )
     if not groups:
         raise NoMatchError(f"no record has the field {group.field}")
     return {

@@ -9,14 +9,13 @@ from statistics import fmean
 import numpy as np
 from msgspec.structs import replace
 
-from fastrec.answers.calibration import find_calibration
 from fastrec.answers.codes import Array
 from fastrec.answers.costs import Price, find_costs
 from fastrec.answers.leaderboard import BoardModel, Leaderboard
 from fastrec.answers.pictures import (
     CellsTable,
     are_shares,
-    calibration_picture,
+    calibration_pictures,
     cells_table,
     dots_picture,
     mean_lengths_of,
@@ -33,7 +32,7 @@ from fastrec.corpus.columns import METADATA
 from fastrec.errors import listed
 from fastrec.html import Cell, Html, number_cell
 from fastrec.summary.present_ranking import Stats
-from fastrec.wording import cost_text, cut_middle
+from fastrec.wording import cut_middle
 
 _NEAR = 2  # neighbours on each side
 _WORST = 10  # questions
@@ -72,9 +71,11 @@ def model_page(
         picture=picture,
         behind=rows_behind(site, index, queries, names),
         errors=_errors(index, queries),
-        costs=_costs(index, queries, prices),
+        costs=find_costs(index, prices, queries) if prices else [],
         confidence=confidence,
-        calibration=_calibration(index, queries, confidence),
+        calibration=calibration_pictures(index, confidence, queries, ["evaluation_name"])
+        if confidence
+        else [],
         metadata=_metadata(
             index, np.sort(np.concatenate([index.numbers_of(one) for one in queries]))
         ),
@@ -159,20 +160,6 @@ def _errors(index: QuestionTable, queries: Iterable[Query]) -> list[tuple[str, i
             first = str(decoded(line)["error"]).strip().partition("\n")[0]
             kinds[cut_middle(re.sub(r"\d+", "#", first), 100)] += 1
     return kinds.most_common(_WORST)
-
-
-def _costs(index: QuestionTable, queries: Iterable[Query], prices: Mapping[str, Price]) -> _Rows:
-    """What the answers of a model cost."""
-    rows: _Rows = []
-    for cost in find_costs(index, prices, queries) if prices else ():
-        costs = (Cell(cost_text(one), "num") for one in (cost.cost, cost.cost_per_right))
-        rows.append((cost.evaluation_name, cost.answers, cost.unknown, *costs))
-    return rows
-
-
-def _calibration(index: QuestionTable, queries: Sequence[Query], confidence: str) -> list[Html]:
-    found = find_calibration(index, confidence, queries) if confidence else ()
-    return [calibration_picture(one, one.evaluation_name) for one in found if one.answers]
 
 
 def _metadata(index: QuestionTable, numbers: Array) -> _Rows:

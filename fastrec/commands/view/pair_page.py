@@ -66,22 +66,23 @@ def _cells(site: Site, scope: Scope, query: Query, found: Paired) -> dict[str, C
     wins, losses = found.rose, found.fell
     if scope.lower_is_better:
         wins, losses = losses, wins
-    is_linked = not scope.graded and not scope.lower_is_better
-    better = {"A better": (wins, a, b), "B better": (losses, b, a)}
-    numbers = {
-        "A": (found.second, spec),
-        "B": (found.first, spec),
-        "difference": (found.difference, f"+{spec}"),
-        "questions": (found.questions, ","),
-    }
-    tests = {
-        "equal": (found.questions - found.rose - found.fell, ","),
-        "p": (found.p, ".3g"),
-        "p, adjusted": (None, ""),
-        "detectable": (found.detectable, spec),
-    }
-    cells = number_cells(numbers)
-    for head, (count, right, wrong) in better.items():
-        address = site.query(replace(query, right=(right,), wrong=(wrong,)))
-        cells[head] = Cell(f"{count:,}", href=address if is_linked and count else "")
-    return cells | number_cells(tests)
+    cells = number_cells(
+        {
+            "A": (found.second, spec),
+            "B": (found.first, spec),
+            "difference": (found.difference, f"+{spec}"),
+            "questions": (found.questions, ","),
+            "A better": (wins, ","),
+            "B better": (losses, ","),
+            "equal": (found.questions - found.rose - found.fell, ","),
+            "p": (found.p, ".3g"),
+            "p, adjusted": (None, ""),
+            "detectable": (found.detectable, spec),
+        }
+    )
+    if not scope.graded and not scope.lower_is_better:
+        for head, count, right, wrong in (("A better", wins, a, b), ("B better", losses, b, a)):
+            if count:
+                address = site.query(replace(query, right=(right,), wrong=(wrong,)))
+                cells[head] = cells[head]._replace(href=address)
+    return cells

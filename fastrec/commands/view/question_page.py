@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.reading import Answer
 from fastrec.answers.shown import tally_facts, tell_apart, trial_of
-from fastrec.answers.table import OUTCOMES, QuestionRow, Scope
+from fastrec.answers.table import QuestionRow, Scope
 from fastrec.answers.transcript import Transcript, decoded, transcript_of
 from fastrec.commands.view.addresses import (
     MOST,
@@ -25,13 +25,13 @@ from fastrec.commands.view.addresses import (
     Site,
     query_pairs,
 )
-from fastrec.commands.view.differences import LONGEST, Piece, differences
+from fastrec.commands.view.differences import LONGEST, differences
 from fastrec.commands.view.table_page import metric_links, metric_name
 from fastrec.html import Html
 from fastrec.limits import current_limits
 from fastrec.normalize.corrections import Label, Labeller
 from fastrec.svg import Scale
-from fastrec.wording import NONE, even_scores, latency_text, tokens_text
+from fastrec.wording import even_scores
 
 _MOST_EXTRACTED = 5
 
@@ -52,17 +52,6 @@ class NumberedAnswer(msgspec.Struct, frozen=True):
     @property
     def kind(self) -> str:
         return self.answer.outcome if self.share is None else "scored"
-
-    @property
-    def figures(self) -> dict[str, str]:
-        """The tokens (input → output) and latency; empty if there are none."""
-        numbers = (self.answer.input_tokens, self.answer.output_tokens)
-        tokens = " → ".join(NONE if number is None else tokens_text(number) for number in numbers)
-        latency = self.answer.latency_ms
-        return {
-            "tokens": "" if numbers == (None, None) else tokens,
-            "latency": "" if latency is None else latency_text(latency),
-        }
 
     @property
     def is_right(self) -> bool:
@@ -95,24 +84,21 @@ def numbered(
         records = [decoded(answer.line) for answer, _ in scored]
         transcripts = list(map(transcript_of, records))
         trials = tell_apart(
-            [
-                trial_of(answer.evaluation_id, answer.sample_id, transcript)
-                for (answer, _), transcript in zip(scored, transcripts, strict=True)
-            ]
+            [trial_of(answer, said) for (answer, _), said in zip(scored, transcripts, strict=True)]
         )
-        uniqueness = are_unique(trials)
-        for at, (answer, score) in enumerate(scored):
+        rows = zip(scored, records, transcripts, trials, are_unique(trials), strict=True)
+        for number, ((answer, score), record, transcript, trial, is_unique) in enumerate(rows, 1):
             shown.append(
                 NumberedAnswer(
-                    name=AnswerName(model, at + 1),
+                    name=AnswerName(model, number),
                     answer=answer,
-                    transcript=transcripts[at],
+                    transcript=transcript,
                     score=score,
                     share=_place(answer, ends) if ends else None,
-                    label=labels.label_of(records[at]) if labels else None,
+                    label=labels.label_of(record) if labels else None,
                     total=len(scored),
-                    trial=trials[at],
-                    can_label=uniqueness[at] and not answer.error,
+                    trial=trial,
+                    can_label=is_unique and not answer.error,
                 )
             )
     return shown
@@ -179,7 +165,6 @@ def question_page(asked: Asked, labels: Labeller | None) -> Html:
         (model, outcome, trials.get(model, ()), score)
         for model, (outcome, score) in islice(outcomes.items(), MOST)
     ]
-    shown_outcomes = OUTCOMES[-2:] if scope.graded else OUTCOMES
     return site.page(
         "question",
         f"{title} · {query.evaluation_name}",
@@ -197,38 +182,15 @@ def question_page(asked: Asked, labels: Labeller | None) -> Html:
         first=first[0] if first else None,
         query_pairs=query_pairs(query),
         answers=answers,
-        compared=_compared(*answers[:2]) if is_compared else None,
+        compared=differences(*(answer.transcript.final_text for answer in answers[:2]))
+        if is_compared
+        else None,
+        longest=LONGEST,
         rest=rest[:MOST],
         has_more=len(rest) > MOST,
         most=MOST,
         judged_squares=squares[:judged],
         other_squares=squares[judged:],
         left_out=len(outcomes) - MOST,
-        legend=[(outcome, counts[outcome]) for outcome in shown_outcomes if counts[outcome]],
+        counts=counts,
     )
-
-
-def _compared(left: NumberedAnswer, right: NumberedAnswer) -> tuple[str, list[Piece], list[Piece]]:
-    """A note, and the texts of two answers in pieces: what differs, and the text after it."""
-    texts = left.transcript.final_text, right.transcript.final_text
-    pieces, by_words = differences(*texts)
-    note = "Words that only one answer has are marked."
-    if not by_words:
-        note = (
-            "The answers differ too much to compare words: sentences that only one answer has "
-            "are marked."
-        )
-    if max(map(len, texts)) > LONGEST:
-        note += f" Only the first {LONGEST:,} characters are compared."
-    if texts[0] == texts[1]:
-        note = "Both answers are equal, to the letter."
-    return note, _marked(pieces), _marked([(mine, other) for other, mine in pieces])
-
-
-def _marked(pieces: Iterable[Piece]) -> list[Piece]:
-    """Split the first text of all pieces: the end of a mark has no white space."""
-    split = []
-    for text, other in pieces:
-        marked = "" if text == other else text.rstrip() or text
-        split.append((marked, text[len(marked) :]))
-    return split

@@ -1,6 +1,6 @@
 """The start page, questions found by hash or id, and the table of questions with its filters."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import attrgetter
 
@@ -37,14 +37,9 @@ def start_page(site: Site, index: QuestionTable, board: Leaderboard | None) -> H
     return site.page(
         "start",
         "Overview",
-        numbers={
-            "evaluations": len(evaluations),
-            "questions": questions,
-            "models": len(index.models),
-            "records": index.manifest.records,
-        },
+        index=index,
         evaluations=evaluations,
-        scopes=len(index.scopes),
+        questions=questions,
         board=board,
     )
 
@@ -117,8 +112,9 @@ def table_page(
         pages=-(-page.total // state.size),
         sizes=(PAGE_SIZE, LARGEST_PAGE),
         keys=keys,
+        condition=_condition,
         rows=[
-            (row, score if scope.graded else percent(row.share), _metadata(site, state, row, keys))
+            (row, score if scope.graded else percent(row.share))
             for row, score in zip(page.rows, scores, strict=True)
         ],
         address=site.questions(state),
@@ -139,18 +135,6 @@ def metric_links(
         for scope in index.scopes
         if scope.evaluation_name == query.evaluation_name
     ]
-
-
-def _metadata(
-    site: Site, state: PageState, row: QuestionRow, keys: Sequence[str]
-) -> Iterator[tuple[str, str, str]]:
-    """Yield each key, its value, and the address of the questions that have the same value."""
-    for key in keys:
-        value = row.metadata.get(key, "")
-        address = ""
-        if value.strip() == value != "":  # a condition cannot have white space around its value
-            address = site.asking(state, where=(*state.query.where, _condition(key, value)))
-        yield key, value, address
 
 
 def _condition(key: str, value: str) -> str:
