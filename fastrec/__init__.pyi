@@ -1,8 +1,8 @@
 # The public names, and where they are: for type checkers, and for `__init__.py`, which reads it.
 
 from fastrec._version import __version__ as __version__
-from fastrec.answers.arrays import CodedColumn as CodedColumn
 from fastrec.answers.arrays import Columns as Columns
+from fastrec.answers.codes import CodedColumn as CodedColumn
 from fastrec.answers.leaderboard import Leaderboard as Leaderboard
 from fastrec.api import (
     SchemaVersion as SchemaVersion,

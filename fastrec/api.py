@@ -12,9 +12,9 @@ import msgspec
 
 from fastrec.errors import FastrecError, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
-from fastrec.judge.arbiter import judge_slowly, normal_form
+from fastrec.judge.arbiter import normal_form
 from fastrec.judge.batch import Batch, InvalidLine, RecordFilter
-from fastrec.judge.findings import NOTES, Errors, Finding, InvalidRecordError, first_errors
+from fastrec.judge.findings import NOTES, Finding, InvalidRecordError, first_errors
 from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
 from fastrec.judge.parse import MAX_DEPTH, flaws_in, parse, spell
 from fastrec.judge.version_rules import JudgeSettings
@@ -278,10 +278,8 @@ def _record(normal: bytes, schema: Schema, source: str = "") -> AnyRecord:
     """Build a record of a version from its normal form, with fields for its unknown keys."""
     with suppress(msgspec.MsgspecError, RecursionError):
         return _plain_decoder(schema)(normal)
-    judged = judge_slowly(normal, schema)
-    assert not isinstance(judged, Errors)
     unknown: dict[str, set[str]] = {}
-    value = normal_form(judged[0], schema.shape, unknown)
+    value = normal_form(parse(normal)[0], schema.shape, unknown)
     for key in (key for keys in unknown.values() for key in keys if not can_widen(key)):
         raise FastrecError(
             f"{f'{shown(source)}: ' if source else ''}the record is valid, but its key {key!r} "

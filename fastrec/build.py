@@ -9,7 +9,6 @@ Finished work is reused, and a Dask worker gets tasks, only if its identity is t
 
 from __future__ import annotations
 
-import os
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
@@ -46,10 +45,10 @@ def identity() -> dict[str, str]:
 
 def differences(there: Mapping[str, object], here: Mapping[str, object]) -> list[str]:
     """List what differs between two identities: `zstd 1.5.5 instead of 1.5.7`."""
-    names = [name for name in dict.fromkeys([*here, *there]) if there.get(name) != here.get(name)]
     return [
         f"{name} {there.get(name, 'unknown')} instead of {here.get(name, 'unknown')}"
-        for name in names
+        for name in dict.fromkeys([*here, *there])
+        if there.get(name) != here.get(name)
     ]
 
 
@@ -93,7 +92,6 @@ def _installed_version(package: str) -> str:
     spec = find_spec(package)
     locations = (spec and spec.submodule_search_locations) or ()
     for location in locations:
-        for name in sorted(os.listdir(os.path.dirname(location))):  # noqa: PTH120, PTH208
-            if name.startswith(f"{package}-") and name.endswith(".dist-info"):
-                return name.removeprefix(f"{package}-").removesuffix(".dist-info")
+        for path in sorted(Path(location).parent.glob(f"{package}-*.dist-info")):
+            return path.stem.removeprefix(f"{package}-")
     return "unknown"

@@ -54,9 +54,5 @@ class CsvWriter:
             row = [escape_cell(cell) if cell.__class__ is str else cell for cell in row]
         self._writerow(row)
 
-    def writerows(self, rows: Iterable[Iterable[object]]) -> None:
-        for row in rows:
-            self.writerow(row)
-
     def write(self, row: str) -> None:
         self._file.write(row[:-2] + "\n")

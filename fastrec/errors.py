@@ -58,12 +58,11 @@ def without_secrets(text: str, url: str = "") -> str:
     >>> without_secrets("there is no bucket me:secret@host", "s3://me:secret@host/a.jsonl")
     'there is no bucket …@host'
     """
-    for found in _USER.finditer(url):
-        user = found[0][3:-1]
+    for match in _USER.finditer(url):
+        user = match[0][3:-1]
         password = user.partition(":")[2]
-        for secret in filter(
-            None, (user, user.partition("/")[0], password, password.partition("/")[0])
-        ):
+        secrets = (user, user.partition("/")[0], password, password.partition("/")[0])
+        for secret in filter(None, secrets):
             text = text.replace(secret, "…")
     if "://" not in text:
         return text
@@ -156,6 +155,10 @@ def naming(path: str) -> Iterator[None]:
         raise
 
 
+# Where something is wrong, if it is known.
+_PLACES = {"offset": " at byte {:,}", "line": ", line {}"}
+
+
 @dataclass_transform(eq_default=False)
 class FastrecError(Exception):
     """The base class of all errors that fastrec raises on purpose.
@@ -180,10 +183,11 @@ class FastrecError(Exception):
         super().__init__(*vars(self).values())
 
     def __str__(self) -> str:
-        fields = {
-            name: shown(value) if name in ("path", "address") else value
-            for name, value in vars(self).items()
-        }
+        fields = dict(vars(self))
+        for name in fields.keys() & {"path", "address"}:
+            fields[name] = shown(fields[name])
+        for name, place in _PLACES.items():
+            fields[name] = "" if fields.get(name) is None else place.format(fields[name])
         return self._text.format_map(fields)
 
 
@@ -345,10 +349,7 @@ class ShardError(FastrecError):
     path: str
     reason: str
     offset: int | None = None
-
-    def __str__(self) -> str:
-        location = "" if self.offset is None else f" at byte {self.offset:,}"
-        return f"{shown(self.path)}: {self.reason}{location}"
+    _text = "{path}: {reason}{offset}"
 
 
 class ShardMissingError(ShardError):
@@ -358,8 +359,7 @@ class ShardMissingError(ShardError):
 class ShardTruncatedError(ShardError):
     """The shard ends at `offset`, in the middle of a compressed frame: download it again."""
 
-    def __str__(self) -> str:
-        return f"{shown(self.path)}: {self.reason}"  # which says where the frame starts
+    _text = "{path}: {reason}"  # which says where the frame starts
 
 
 class ForeignFormatError(ShardError):
@@ -393,14 +393,11 @@ def is_out_of_memory(exc: BaseException) -> bool:
     """
     if isinstance(exc, OSError):
         return exc.errno == errno.ENOMEM
+    text = str(exc).lower()
     if isinstance(exc, ImportError):
-        return (
-            str(exc)
-            .lower()
-            .endswith(("failed to map segment from shared object", "cannot allocate memory"))
-        )
+        return text.endswith(("failed to map segment from shared object", "cannot allocate memory"))
     is_zstd = type(exc).__module__.startswith("zstandard")
-    return isinstance(exc, MemoryError) or (is_zstd and "not enough memory" in str(exc))
+    return isinstance(exc, MemoryError) or (is_zstd and "not enough memory" in text)
 
 
 class BadShardsError(FastrecError):
@@ -420,10 +417,7 @@ class CorpusError(FastrecError):
     path: str
     reason: str
     line: int | None = None
-
-    def __str__(self) -> str:
-        location = "" if self.line is None else f", line {self.line}"
-        return f"{shown(self.path)}{location}: {self.reason}"
+    _text = "{path}{line}: {reason}"
 
 
 class LogError(FastrecError):

@@ -182,12 +182,11 @@ def make_filters(**given: Unpack[FilterArguments]) -> Filters:
         UsageError: An argument has a wrong type, a pattern is not valid UTF-8, or a condition
             cannot be understood.
     """
-    values: dict[str, Any] = dict(given)
+    values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in FILTERS:
             raise TypeError(f"make_filters() got an unexpected keyword argument {name!r}")
-        if name not in OUTCOMES:
-            values[name] = _patterns(name, value)
+        values[name] = value if name in OUTCOMES else _patterns(name, value)
     if files := values.pop("questions", ()):
         patterns = values.get("hash", ())
         values["hash"] = tuple(name for name in _read_hashes(files) if matches_any(name, patterns))
@@ -231,8 +230,6 @@ def _patterns(name: str, value: Any) -> Patterns:
 
 def similar(patterns: Sequence[str], names: Iterable[str | None]) -> list[str]:
     """The names that match none of some patterns, but would if case did not matter."""
-    if not patterns:
-        return []
     lowered = [pattern.casefold() for pattern in patterns]
     others = (name for name in names if name and not matches_any(name, patterns))
     return [name for name in others if matches_any(name.casefold(), lowered)]
@@ -245,21 +242,18 @@ def nothing_matches(
 
     It lists the names that are `near` a filter, or else the first names of each kind.
     """
-    if near is None:
-        near = []
-        for kind, known in names.items():
-            patterns = getattr(filters, kind.removesuffix("s"))
-            if patterns and not any(matches_any(name, patterns) for name in known):
-                near += [name for pattern in patterns for name in nearest(pattern, known)]
+    nearby = list(near or ())
     lists = []
     for kind, known in names.items():
+        patterns = getattr(filters, kind.removesuffix("s"))
+        if near is None and patterns and not any(matches_any(name, patterns) for name in known):
+            nearby += [name for pattern in patterns for name in nearest(pattern, known)]
         more = ["…"] if len(known) > LISTED_NAMES else []
         if known:
             lists.append(f"{kind}: {', '.join([*known[:LISTED_NAMES], *more])}")
-    quoted = sorted(map(repr, near))
     hint = f"; {'; '.join(lists) or 'there are no records'}"
-    if quoted:
-        hint = f"; did you mean {listed(quoted, 3)}?"
+    if nearby:
+        hint = f"; did you mean {listed(sorted(map(repr, nearby)), 3)}?"
     return NoMatchError(f"no record matches {filters}{hint}")
 
 

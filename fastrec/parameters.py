@@ -1,13 +1,14 @@
 """Parameters that commands share: one list of filters for the command line, Python and docs.
 
-`FilterArguments` lists the filters. The command line makes an option of each, Python functions take
-them as keyword arguments (`**filters: Unpack[FilterArguments]`), and `fastrec.filters.Filters` has
-a field for each. This module imports nothing heavy, because `--help` needs it.
+`FilterArguments` lists the filters. The command line has an option for each
+(`cli/parameters/filters.toml`), Python functions take them as keyword arguments
+(`**filters: Unpack[FilterArguments]`), and `fastrec.filters.Filters` has a field for each. This
+module imports nothing heavy, because `--help` needs it.
 """
 
 import os
 from collections.abc import Callable, Iterable
-from typing import Annotated, NamedTuple, TypedDict, get_type_hints
+from typing import TypedDict
 
 Strings = str | Iterable[str]
 AnyPath = str | os.PathLike[str]
@@ -24,75 +25,24 @@ def path_names(paths: Paths) -> list[str]:
     return [os.fspath(path) for path in given]
 
 
-class Filter(NamedTuple):
-    """What a filter means."""
-
-    help: str
-    names: str = ""  # Which names of a summary it is matched with: evaluations, metrics or models.
-    metavar: str = "PATTERN"
-
-
 class FilterArguments(TypedDict, total=False):
     """The filters as arguments of a Python function; a name takes one pattern or several."""
 
-    evaluation: Annotated[
-        Strings,
-        Filter(
-            "Only records whose evaluation_name matches, such as 'mmlu*'. Options with a PATTERN "
-            "may be repeated; one match is enough.",
-            "evaluations",
-        ),
-    ]
-    metric: Annotated[
-        Strings, Filter("Only records whose evaluation_result_id matches.", "metrics")
-    ]
-    model: Annotated[
-        Strings, Filter("Only records whose model_id matches, such as 'org/*'.", "models")
-    ]
-    sample_id: Annotated[
-        int | str | Iterable[int | str],
-        Filter('Only records whose sample_id matches; 5 matches the integer 5 and the string "5".'),
-    ]
-    hash: Annotated[
-        Strings, Filter("Only records whose sample_hash matches: all answers to a question.")
-    ]
-    questions: Annotated[
-        Strings,
-        Filter(
-            "Only questions whose sample_hash is a line of this file, such as `fastrec items "
-            "--subset` writes.",
-            metavar="FILE",
-        ),
-    ]
-    exclude_evaluation: Annotated[
-        Strings, Filter("Leave out records whose evaluation_name matches.", "evaluations")
-    ]
-    exclude_model: Annotated[Strings, Filter("Leave out records whose model_id matches.", "models")]
-    right: Annotated[
-        bool,
-        Filter(
-            "Only right answers. If several of --right, --wrong and --errors are given, any may "
-            "match."
-        ),
-    ]
-    wrong: Annotated[bool, Filter("Only wrong answers.")]
-    errors: Annotated[
-        bool, Filter("Only records with an error, which are neither right nor wrong.")
-    ]
-    where: Annotated[
-        Strings,
-        Filter(
-            "Only records with such a field: 'metadata.subject=law', "
-            "'token_usage.total_tokens>500', 'output.raw~sorry' (contains), 'error?' (is there), "
-            "'!error?' (is not). May be repeated; all must hold.",
-            metavar="CONDITION",
-        ),
-    ]
+    evaluation: Strings
+    metric: Strings
+    model: Strings
+    sample_id: int | str | Iterable[int | str]
+    hash: Strings
+    questions: Strings
+    exclude_evaluation: Strings
+    exclude_model: Strings
+    right: bool
+    wrong: bool
+    errors: bool
+    where: Strings
 
 
-_TYPES = get_type_hints(FilterArguments, include_extras=True)
-FILTERS: dict[str, Filter] = {name: kind.__metadata__[0] for name, kind in _TYPES.items()}
-# The filters that are on or off.
-OUTCOMES = tuple(name for name, kind in _TYPES.items() if kind.__origin__ is bool)
+FILTERS = tuple(FilterArguments.__annotations__)
+OUTCOMES = ("right", "wrong", "errors")  # the filters that are on or off
 # The filters by name, for commands that work on summaries.
-NAME_FILTERS = tuple(name for name, about in FILTERS.items() if about.names)
+NAME_FILTERS = ("evaluation", "metric", "model", "exclude_evaluation", "exclude_model")

@@ -44,7 +44,7 @@ from fastrec.statistics.adjust import adjust_p_values
 from fastrec.statistics.exact import Value, mean_score
 from fastrec.statistics.paired import Test, compare_series
 from fastrec.storage import base_name, is_url, join, parent_of, storage_of
-from fastrec.summary.document import LineCounts, ScopeNames, filled, results_by_name, scope_order
+from fastrec.summary.document import LineCounts, ScopeNames, filled, scope_order
 from fastrec.summary.present_choice import with_directions
 from fastrec.summary.present_ranking import add_groups
 from fastrec.where import empty_group, largest_groups
@@ -331,13 +331,13 @@ def _split(
 
     There, each `sample_id` of a hash is a question.
     """
-    samples = table.records.sample_id[table.place]
+    samples, sample_ids = table.sample_ids
     for name in {name.partition("/")[0] for name in other if "/" in name} & own.keys():
         whole = own.pop(name)
         places = np.flatnonzero(table.question == table.numbers[name])
         by_sample = dict(by_code(samples[places], places))
         for sample, records in by_sample.items():
-            sample_id = spell(table.records.sample_ids[sample]).decode()
+            sample_id = spell(sample_ids[sample]).decode()
             own[f"{name}/{sample_id}"] = (
                 tuple(_mean(table, records, model, graded=graded) for model in models)
                 if len(by_sample) > 1
@@ -363,7 +363,6 @@ class _Corpus(QuestionTable):
     def __init__(self, name: str, selection: Selection) -> None:
         super().__init__(selection)
         self.name = name
-        self.results = results_by_name(self.evaluations)
 
     @property
     def hashes(self) -> str:
@@ -387,8 +386,8 @@ def collect_trend(
     """Collect the trend of some corpora; the arguments are those of `trend`."""
     if not 0 <= p <= 1:
         raise UsageError(f"p must be between 0 and 1, not {p}")
-    found, notices = find_corpora(paths)
-    names, places = zip(*found, strict=True)
+    named, notices = find_corpora(paths)
+    names, places = zip(*named, strict=True)
     by_name, by_record = filters.split()
     select = partial(select_same_bins, places, cluster=cluster, jobs=jobs, progress=progress)
     corpora = list(map(_Corpus, names, select(by_record, ())))
@@ -410,7 +409,10 @@ def collect_trend(
         parts = largest_groups(evaluations, parts, groups, _records, trend.notices.append)
         add_groups(trend, parts, groups)
     changes = adjust_p_values(
-        change for one in trend.evaluations for model in one.models for change in model.changes
+        change
+        for evaluation in trend.evaluations
+        for model in evaluation.models
+        for change in model.changes
     )
     for change in changes:
         change.significant = (change.p_adjusted or 0.0) < p

@@ -19,6 +19,7 @@ A record without the field does not match, unless the condition is negated.
 
 import re
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -33,8 +34,9 @@ from fastrec.errors import NoMatchError, UsageError, did_you_mean, need
 from fastrec.parameters import Notice
 
 _KEY = r'(?:"(?:[^"\\]|\\.)*"|[\w/ -]*[\w/-])'
+_PATH = re.compile(rf"{_KEY}(?:\.{_KEY})*")
 _CONDITION = re.compile(
-    rf"\s*(!?)\s*({_KEY}(?:\.{_KEY})*)\s*(=~|!=|<=|>=|=|<|>|~|\?)\s*(.*)", re.DOTALL
+    rf"\s*(!?)\s*({_PATH.pattern})\s*(=~|!=|<=|>=|=|<|>|~|\?)\s*(.*)", re.DOTALL
 )
 _KEYS = re.compile(_KEY)
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -54,12 +56,10 @@ GroupValues = dict[str, str | None]  # by field of `--group-by`; None for record
 
 
 class Condition(NamedTuple):
-    text: str  # as it was given
     negated: bool
     path: FieldPath
     operator: str
     holds: Callable[[Any], bool]  # whether a value of the field fulfils the condition
-    by_number: bool  # whether it compares numbers, if the value is one
 
     @property
     def field(self) -> str:
@@ -80,18 +80,14 @@ def parse_condition(text: str) -> Condition:
     Raises:
         UsageError: It is not FIELD OP VALUE, or its regular expression is wrong.
     """
-    found = _CONDITION.fullmatch(text)
-    if found is None or (found[3] == "?") == bool(found[4]):
+    match = _CONDITION.fullmatch(text)
+    if match is None or (match[3] == "?") == bool(match[4]):
         raise UsageError(
             f"{text!r} is not a condition: write FIELD=VALUE, or != < <= > >= ~ (contains) =~ "
-            "(regular expression) in "
-            "place of =, or FIELD? (is there)"
+            "(regular expression) in place of =, or FIELD? (is there)"
         )
-    negated, name, operator, value = found.groups()
-    by_number = operator in _COMPARISONS and number_of(value) is not None
-    return Condition(
-        text, bool(negated), parse_path(name), operator, _holds(operator, value), by_number
-    )
+    negated, name, operator, value = match.groups()
+    return Condition(bool(negated), parse_path(name), operator, _holds(operator, value))
 
 
 def parse_path(name: str) -> FieldPath:
@@ -103,7 +99,7 @@ def parse_path(name: str) -> FieldPath:
     Raises:
         UsageError: It is not a path.
     """
-    if not re.fullmatch(rf"{_KEY}(?:\.{_KEY})*", name):
+    if not _PATH.fullmatch(name):
         raise UsageError(f"{name!r} is not a field: write its path, such as metadata.subject")
     return tuple(
         msgspec.json.decode(key) if key.startswith('"') else key.strip()
@@ -118,7 +114,7 @@ def spell_path(path: Iterable[str]) -> str:
     'metadata."a.b"'
     """
     return ".".join(
-        key if re.fullmatch(_KEY, key) else msgspec.json.encode(key).decode() for key in path
+        key if _KEYS.fullmatch(key) else msgspec.json.encode(key).decode() for key in path
     )
 
 
@@ -164,8 +160,8 @@ def _turns(record: Record) -> list[Mapping[str, Any]] | None:
     is_old = isinstance(asked, dict) and isinstance(asked.get("reference"), str)  # schema 0.2.0
     if not is_old and "messages" not in record:
         is_old = record.get("interaction_type") != "single_turn"  # 0.2.0 as it was released
-    found = record.get("interactions" if is_old else "messages")
-    return [turn for turn in found if isinstance(turn, dict)] if isinstance(found, list) else None
+    turns = record.get("interactions" if is_old else "messages")
+    return [turn for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else None
 
 
 # What became of an answer, by correct + 2 · error.
@@ -201,10 +197,10 @@ def _holds(operator: str, wanted: str) -> Callable[[Any], bool]:
     number = number_of(wanted)
 
     def holds(value: Any) -> bool:
-        own = (
-            None if number is None else int(value) if isinstance(value, bool) else number_of(value)
-        )
-        return compare(text_of(value), wanted) if own is None else compare(own, number)
+        own = value if isinstance(value, bool) else number_of(value)
+        if number is None or own is None:
+            return compare(text_of(value), wanted)
+        return compare(own, number)
 
     return holds
 
@@ -271,17 +267,13 @@ class GroupBy(msgspec.Struct, frozen=True):
         ['up to 1', '1 to 2.5', 'above 2.5']
         """
         at = bisect_left(self.edges, number)
-        edges = list(map(_spell_edge, self.edges))
-        if not edges:
-            return "all numbers"
-        ends = edges[max(at - 1, 0) : at + 1]
-        return (
-            " to ".join(ends)
-            if len(ends) == 2
-            else f"above {ends[0]}"
-            if at
-            else f"up to {ends[0]}"
-        )
+        edges = ["", *map(_spell_edge, self.edges), ""]
+        low, high = edges[at : at + 2]
+        if low and high:
+            return f"{low} to {high}"
+        if low or high:
+            return f"above {low}" if low else f"up to {high}"
+        return "all numbers"
 
 
 def _spell_edge(edge: float) -> str:
@@ -311,12 +303,12 @@ def parse_group(text: str) -> GroupBy:
     >>> parse_group("token_usage.total_tokens:4").bins
     4
     """
-    found = re.fullmatch(r"(.*?)(?::(\d{1,3}))?", text, re.DOTALL)
-    assert found
-    bins = int(found[2] or 0)
-    if found[2] and bins < 2:
+    match = re.fullmatch(r"(.*?)(?::(\d{1,3}))?", text, re.DOTALL)
+    assert match
+    field, bins = match.groups(default="0")
+    if match[2] and int(bins) < 2:
         raise UsageError(f"{text!r}: at least 2 bins are needed")
-    return GroupBy(parse_path(found[1]), bins)
+    return GroupBy(parse_path(field), int(bins))
 
 
 def group_values(values: Iterable[Any]) -> list[Any]:
@@ -370,27 +362,24 @@ def largest_groups(
     Raises:
         NoMatchError: No record has any of the fields.
     """
-    by_scope: dict[tuple[str, str | None], list[_Item]] = {}
-    has_values = False
-    for one in grouped:
-        name, metric = scope_of(one)
+    by_scope = defaultdict[tuple[str, str | None], list[_Item]](list)
+    all_values: set[str | None] = set()
+    for group in grouped:
+        name, metric = scope_of(group)
         name, values = ungrouped_name(name, groups)
-        has_values = has_values or any(value is not None for value in values.values())
-        by_scope.setdefault((name, metric), []).append(one)
-    if by_scope and not has_values:
-        raise NoMatchError(
-            f"no record has the field {' or '.join(group.field for group in groups)}"
-        )
-    found = []
+        all_values.update(values.values())
+        by_scope[name, metric].append(group)
+    if all_values == {None}:
+        raise NoMatchError(f"no record has the field {' or '.join(by.field for by in groups)}")
+    shown = []
     for total in totals:
-        parts = sorted(
-            by_scope.get((total.evaluation_name, total.metric), ()), key=lambda one: -size(one)
-        )
-        if len(parts) > _MOST_GROUPS:
-            name = " ".join(filter(None, (total.evaluation_name, total.metric)))
-            notice(f"{name}: the {_MOST_GROUPS} largest of {len(parts):,} groups are shown")
-        found += parts[:_MOST_GROUPS]
-    return found
+        scope = total.evaluation_name, total.metric
+        largest = sorted(by_scope[scope], key=size, reverse=True)
+        if len(largest) > _MOST_GROUPS:
+            name = " ".join(filter(None, scope))
+            notice(f"{name}: the {_MOST_GROUPS} largest of {len(largest):,} groups are shown")
+        shown += largest[:_MOST_GROUPS]
+    return shown
 
 
 def with_groups(
@@ -400,14 +389,14 @@ def with_groups(
 
     `grouped` have the names of groups.
     """
-    by_scope: dict[tuple[str, str | None], list[_Grouped]] = {}
-    for one in grouped:
-        one.evaluation_name, one.group = ungrouped_name(one.evaluation_name, groups)
-        by_scope.setdefault((one.evaluation_name, one.metric), []).append(one)
-    found = []
+    by_scope = defaultdict[tuple[str, str | None], list[_Grouped]](list)
+    for group in grouped:
+        group.evaluation_name, group.group = ungrouped_name(group.evaluation_name, groups)
+        by_scope[group.evaluation_name, group.metric].append(group)
+    results = []
     for total in totals:
-        found += [total, *by_scope.get((total.evaluation_name, total.metric), ())]
-    return found
+        results += [total, *by_scope[total.evaluation_name, total.metric]]
+    return results
 
 
 def empty_group(evaluations: Iterable[Grouped]) -> GroupValues:
@@ -420,12 +409,13 @@ def with_edges(group: GroupBy, numbers: Mapping[Any, int]) -> GroupBy:
 
     Given is how often each number occurs.
     """
-    found = sorted(numbers)
-    ends = list(accumulate(map(numbers.__getitem__, found)))
-    total = ends[-1] if ends else 0
-    counts = [max(total * at // group.bins, 1) for at in range(1, group.bins)] if found else []
-    borders = {found[bisect_left(ends, count)] for count in counts}
-    return GroupBy(group.path, group.bins, tuple(sorted(borders - set(found[-1:]))))
+    if not numbers:
+        return group
+    ordered = sorted(numbers)
+    ends = list(accumulate(map(numbers.__getitem__, ordered)))
+    counts = (max(ends[-1] * at // group.bins, 1) for at in range(1, group.bins))
+    borders = {ordered[bisect_left(ends, count)] for count in counts}
+    return GroupBy(group.path, group.bins, tuple(sorted(borders - {ordered[-1]})))
 
 
 def paths_of(value: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

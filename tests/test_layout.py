@@ -423,7 +423,7 @@ def test_only_packages_with_a_face_list_their_names() -> None:
     listing = {name for name in MODULES if re.search(r"^__all__\b", text_of(name), re.MULTILINE)}
     faces = {"fastrec.engine", "fastrec.schemas.newest"}
     assert listing == faces | {
-        f"fastrec.harnesses.{name}" for name in ("helm", "inspect", "lighteval", "lm_eval", "table")
+        f"fastrec.harnesses.{name}" for name in ("helm", "inspect", "lm_eval", "table")
     }
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from fastrec.answers.codes import Array
+from fastrec.answers.codes import Array, CodedColumn
 from fastrec.answers.selection import Selection, has_column
 from fastrec.corpus.columns import CODES, COLUMNS, METADATA
 from fastrec.errors import UsageError, listed, need
@@ -17,20 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _FLAGS = ("correct", "error", "has_tokens")
-
-
-class CodedColumn(NamedTuple):
-    """A column of values that repeat: each record has the code of its value."""
-
-    codes: Array  # Of each record, the position of its value in `values`.
-    # All values of these records, each once; None stands for records that have none.
-    values: list[Any]
-
-    def decoded(self) -> Array:
-        """The value of each record."""
-        values = np.empty(len(self.values), dtype=object)
-        values[:] = self.values
-        return np.asarray(values[self.codes])
 
 
 class Columns(dict[str, Any]):

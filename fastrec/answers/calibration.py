@@ -28,22 +28,22 @@ def find_calibration(
     scale = int(digits) if is_scaled else 1
     name = name if is_scaled else field
     answers_of = _by_metric if name in metrics else _by_field
-    found: list[Calibration] = []
+    calibrations: list[Calibration] = []
     for query in sorted(queries, key=lambda query: (query.evaluation_name, query.metric or "")):
         by_model: dict[str, list[_Answer]] = {}
         for model, (confidence, is_right) in answers_of(index, name, query):
             share = None if confidence is None else confidence / scale
             by_model.setdefault(model, []).append((share, is_right))
-        found += [
+        calibrations += [
             calibrate((query.evaluation_name, query.metric, model), by_model[model])
             for model in sorted(by_model)
         ]
-    if not any(one.answers for one in found):
+    if not any(calibration.answers for calibration in calibrations):
         raise NoMatchError(
             f"no answer has the field or metric {name!r} with a number from 0 to {scale}; write "
             "FIELD:100 for one from 0 to 100"
         )
-    return found
+    return calibrations
 
 
 def _by_metric(index: QuestionTable, field: str, query: Query) -> Iterator[tuple[str, _Answer]]:

@@ -88,8 +88,6 @@ def choose_scopes(
 
 def other_metrics(index: QuestionTable, chosen: Chosen, filters: Filters) -> int:
     """How many metrics are not chosen because they judge no answer: costs and bookkeeping."""
-    if len(chosen) == len(index.scopes):
-        return 0
     return len(choose_scopes(index.scopes, filters, "all")) - len(chosen)
 
 
@@ -99,27 +97,27 @@ def choose_primary(scopes: Chosen, primary: Sequence[str] = ()) -> Chosen:
     It is the one that EVALUATION=METRIC says, or that records say, or the first by name.
     """
     by_name: dict[str, list[tuple[Scope, Query]]] = {}
-    for one in scopes:
-        by_name.setdefault(one[0].evaluation_name, []).append(one)
+    for scope, query in scopes:
+        by_name.setdefault(scope.evaluation_name, []).append((scope, query))
     chosen = {
-        name: next((one for one in some if one[0].primary), some[0])
-        for name, some in by_name.items()
+        name: min(pairs, key=lambda pair: not pair[0].primary) for name, pairs in by_name.items()
     }
     for choice in primary:
         evaluation, _, metric = choice.rpartition("=")
-        found = {}
-        for name, some in by_name.items():
-            if evaluation and matches_any(name, [evaluation]):
-                matching = [one for one in some if matches_any(one[0].metric or "", [metric])]
-                if matching:
-                    found[name] = matching[0]
-        if not found:
+        matching = {
+            scope.evaluation_name: (scope, query)
+            for scope, query in reversed(scopes)  # the first metric by name is set last
+            if evaluation
+            and matches_any(scope.evaluation_name, [evaluation])
+            and matches_any(scope.metric or "", [metric])
+        }
+        if not matching:
             known = [f"{scope.evaluation_name}={scope.metric or ''}" for scope, _ in scopes]
             raise UsageError(
                 f"--primary {choice!r} is no EVALUATION=METRIC of this corpus, which has "
                 f"{listed(known)}"
             )
-        chosen |= found
+        chosen |= matching
     return list(chosen.values())
 
 

@@ -40,6 +40,23 @@ def joint_codes(*columns: Array) -> Array:
     return joint
 
 
+class CodedColumn(NamedTuple):
+    """A column of values that repeat: each record has the code of its value."""
+
+    codes: Array  # Of each record, the position of its value in `values`.
+    # All values of these records, each once; None stands for records that have none.
+    values: list[Any]
+
+    def value(self, record: int) -> Any:
+        return self.values[int(self.codes[record])]
+
+    def decoded(self) -> Array:
+        """The value of each record."""
+        values = np.empty(len(self.values), dtype=object)
+        values[:] = self.values
+        return np.asarray(values[self.codes])
+
+
 class Distinct(NamedTuple):
     """The distinct combinations of some codes."""
 

@@ -14,6 +14,7 @@ An exact name decides before a pattern, then the first pattern that matches.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 import msgspec
 
@@ -22,6 +23,7 @@ from fastrec.answers.table import Query
 from fastrec.errors import UsageError, counted, listed, shown
 from fastrec.filters import matches_any
 from fastrec.judge.parse import parse
+from fastrec.schemas.view import view
 from fastrec.toml_file import read_toml
 from fastrec.wording import cost_text
 
@@ -76,17 +78,6 @@ class _Usage(msgspec.Struct, gc=False):
         return self.input_tokens - cached, cached, self.output_tokens - reasoning, reasoning
 
 
-class _Evaluation(msgspec.Struct, gc=False):
-    is_correct: bool
-
-
-class _Record(msgspec.Struct, gc=False):
-    model_id: str
-    evaluation: _Evaluation
-    token_usage: _Usage | None = None
-    error: str | None = None
-
-
 class _Sums(msgspec.Struct):
     answers: int = 0
     known: int = 0  # with a token_usage
@@ -94,6 +85,12 @@ class _Sums(msgspec.Struct):
     tokens: tuple[int, ...] = (0, 0, 0, 0)
 
 
+_Record = view(
+    model_id=str,
+    evaluation=view(is_correct=bool),
+    token_usage=(_Usage | None, None),
+    error=(str | None, None),
+)
 _decode = msgspec.json.Decoder(_Record).decode
 
 
@@ -129,7 +126,7 @@ def find_costs(
     ]
 
 
-def _read(line: bytes) -> _Record:
+def _read(line: bytes) -> Any:
     try:
         return _decode(line)
     except msgspec.ValidationError:  # a number of more than 64 bits
@@ -175,26 +172,26 @@ def total_costs(costs: Sequence[ModelCost]) -> tuple[list[str], list[list[str]],
     Returns headings, cells and notes.
     """
     by_model: dict[str, list[ModelCost]] = {}
-    for one in costs:
-        by_model.setdefault(one.model_id, []).append(one)
+    for cost in costs:
+        by_model.setdefault(cost.model_id, []).append(cost)
     rows: list[tuple[float, list[str]]] = []
     unpriced = []
-    for model, some in sorted(by_model.items()):
-        counts = [(one.answers, one.unknown, one.right) for one in some]
+    for model, own in sorted(by_model.items()):
+        counts = [(cost.answers, cost.unknown, cost.right) for cost in own]
         answers, unknown, right = map(sum, zip(*counts, strict=True))
-        known = [one.cost for one in some if one.cost is not None]
-        cost = math.fsum(known) if known else None
-        per_right = _share(cost, right)
-        if not some[0].priced:
+        known = [cost.cost for cost in own if cost.cost is not None]
+        total = math.fsum(known) if known else None
+        per_right = _share(total, right)
+        if not own[0].priced:
             unpriced.append(model)
         cells = [
             model,
-            f"{len(known)} of {len(some)}",
+            f"{len(known)} of {len(own)}",
             f"{answers:,}",
             f"{unknown:,}",
             f"{right:,}",
-            cost_text(cost) if some[0].priced else "no price",
-            cost_text(_share(cost, answers - unknown)),
+            cost_text(total) if own[0].priced else "no price",
+            cost_text(_share(total, answers - unknown)),
             cost_text(per_right),
         ]
         rows.append((math.inf if per_right is None else per_right, cells))

@@ -6,9 +6,8 @@
 All sums are exact. What an array cannot hold stands apart in the columns, and is added here.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -56,7 +55,7 @@ def count_run(records: Records) -> tuple[Tally, Census]:
     return tally, census
 
 
-class _Counting(msgspec.Struct, dict=True):
+class _Counting(msgspec.Struct):
     """Counts records by group."""
 
     records: Records
@@ -120,19 +119,10 @@ class _Counting(msgspec.Struct, dict=True):
         squares = [number << 2 * UNIT_BITS for number in ones]
         places = np.flatnonzero(mask & (score != 0) & (score != 1))
         for group, some in by_code(self.groups[places], places):
-            total, squared, _, _ = score_sums(self.scores(some))
+            total, squared, _, _ = score_sums(self.records.exact_scores(some))
             sums[group] += total
             squares[group] += squared
         return sums, squares
-
-    @cached_property
-    def _exact_scores(self) -> dict[int, int]:
-        return self.records.exact("score")
-
-    def scores(self, places: Sequence[int]) -> list[float]:
-        """The exact scores of some records."""
-        known = zip(places, self.records.score[places].tolist(), strict=True)
-        return [self._exact_scores.get(place, score) for place, score in known]
 
     def _latencies(self) -> list[Counter[int]]:
         """The number of records of each group by latency bucket (`rows.bucket_of`)."""
@@ -157,9 +147,10 @@ class _Counting(msgspec.Struct, dict=True):
 
     def _ends(self) -> tuple[list[bytes], list[bytes]]:
         """The lowest and the highest sample_id of each group, encoded as in sort keys."""
-        encoded = list(map(encode_sample_id, self.records.sample_ids))
+        codes, sample_ids = self.records.sample_ids
+        encoded = list(map(encode_sample_id, sample_ids))
         order, ranks = order_of(encoded)
-        of_record = ranks[self.records.sample_id]
+        of_record = ranks[codes]
         lowest = np.full(self.count, len(order))
         np.minimum.at(lowest, self.groups, of_record)
         highest = np.zeros(self.count, dtype=np.int64)
@@ -174,11 +165,13 @@ def _questions(records: Records, models: Sequence[bytes]) -> dict[int, QuestionC
     """Count the questions of each scope."""
     found = {scope: QuestionCounts() for scope in records.scopes}
     scope = records.scope
-    split = records.where(records.split_hashes)
+    sample_id = records.sample_ids.codes
+    is_split = records.split_hashes
+    split = scope[is_split]
     counted = {
-        "hashes_with_many_ids": _several(scope, records.hash, records.sample_id),
-        "ids_with_many_hashes": _several(scope, records.sample_id, records.hash),
-        "split_hashes": split.scope[distinct_of(split.scope, split.hash).first],
+        "hashes_with_many_ids": _several(scope, records.hash, sample_id),
+        "ids_with_many_hashes": _several(scope, sample_id, records.hash),
+        "split_hashes": split[distinct_of(split, records.hash[is_split]).first],
     }
     for name, scopes in counted.items():
         for code, number in Counter(scopes.tolist()).items():
@@ -193,17 +186,16 @@ def _questions(records: Records, models: Sequence[bytes]) -> dict[int, QuestionC
         count_of(questions.place, count),
         count_of(questions.place[has_answers], count),
     )
-    by_models: dict[int, Counter[int]] = {code: Counter() for code in found}
-    by_answering: dict[int, Counter[int]] = {code: Counter() for code in found}
+    by_models: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    by_answering: defaultdict[int, Counter[int]] = defaultdict(Counter)
     by_question = Counter(zip(*map(np.ndarray.tolist, columns), strict=True))
     for (code, having, answering), number in by_question.items():
         found[code].questions += number
         by_models[code][having] += number
         by_answering[code][answering] += number
-    for code, counts in found.items():
-        if counts.questions:
-            counts.by_models = max(by_models[code].items())
-            counts.by_answering = max(by_answering[code].items())
+    for code, by_number in by_models.items():
+        found[code].by_models = max(by_number.items())
+        found[code].by_answering = max(by_answering[code].items())
     _add_repeats(records, cells.place, found, models)
     return found
 
@@ -222,12 +214,11 @@ def _add_repeats(
     repeated = np.flatnonzero(np.bincount(cells)[cells] > 1)
     if not repeated.size:
         return
-    counting = _Counting(records, cells, 0)
     correct = records.gather("correct")
     for _, places in by_code(cells[repeated], repeated):
         verdicts = zip(
             correct[places].tolist(),
-            counting.scores(places),
+            records.exact_scores(places),
             records.flag[places].tolist(),
             strict=True,
         )

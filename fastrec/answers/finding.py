@@ -28,10 +28,10 @@ def find_questions(
         matching = {
             "hash": [code for code, value in hashes if value == text],
             "sample_id": [code for code, value in ids if str(value) == text],
-            "prefix": [code for code, value in hashes if value.startswith(text)],
+            "prefix": [
+                code for code, value in hashes if len(text) >= shortest and value.startswith(text)
+            ],
         }
-        if len(text) < shortest:
-            matching["prefix"] = []
         for kind, codes in matching.items():
             if codes:
                 scopes = selection.scope_codes(part)

@@ -12,8 +12,9 @@ from fastrec.answers.codes import Array
 from fastrec.answers.near_duplicates import near_duplicates
 from fastrec.answers.records import ScopeRecords
 from fastrec.answers.table import Scope
-from fastrec.answers.transcript import transcript_of
+from fastrec.answers.transcript import decoded, transcript_of
 from fastrec.errors import UsageError
+from fastrec.schemas.view import view, view_decoder
 from fastrec.statistics.items import (
     FEWEST_MODELS,
     discriminations,
@@ -129,11 +130,11 @@ def analyse_items(
 ) -> EvaluationItems:
     """Analyse the questions of a scope, by the answers of all its models or of some."""
     sign = -1.0 if scope.lower_is_better else 1.0
-    scores = sign * _scores(table, models or scope.models, graded=scope.graded)
+    scores = sign * _scores(table, models, graded=scope.graded)
     answering = int((~np.isnan(scores)).any(axis=1).sum())
     enough = answering >= FEWEST_MODELS
     complete = scores[np.ix_(*_complete(scores))]
-    found = reliability(complete) if len(complete) >= FEWEST_MODELS else None
+    internal = reliability(complete) if len(complete) >= FEWEST_MODELS else None
     questions = _questions(table, scores, seed, enough=enough)
     return EvaluationItems(
         *table.name,
@@ -141,11 +142,11 @@ def analyse_items(
         total=table.questions,
         too_few_models=not enough,
         flags=dict(Counter(flag for question in questions for flag in question.flags)),
-        reliability=found and found.alpha,
-        reliability_low=found and found.low,
-        reliability_high=found and found.high,
-        standard_error=found and found.standard_error,
-        questions_needed=found and found.needed,
+        reliability=internal and internal.alpha,
+        reliability_low=internal and internal.low,
+        reliability_high=internal and internal.high,
+        standard_error=internal and internal.standard_error,
+        questions_needed=internal and internal.needed,
         complete_models=len(complete),
         complete_questions=complete.shape[1],
         questions=questions,
@@ -155,9 +156,10 @@ def analyse_items(
 
 def _scores(table: ScopeRecords, models: tuple[str, ...], *, graded: bool) -> Array:
     """Models × questions: mean scores, or shares of right answers; NaN without an answer."""
-    if len(models) * table.questions > _MOST_CELLS:
+    count = len(models or table.models)
+    if count * table.questions > _MOST_CELLS:
         raise UsageError(
-            f"{table.name[0]} has {len(models):,} models and {table.questions:,} questions, which "
+            f"{table.name[0]} has {count:,} models and {table.questions:,} questions, which "
             "are too many: choose models with --model"
         )
     cells = table.cells
@@ -165,8 +167,7 @@ def _scores(table: ScopeRecords, models: tuple[str, ...], *, graded: bool) -> Ar
     scores = np.full((len(table.models), table.questions), np.nan)
     values = cells.score if graded else cells.share
     scores[cells.model[answered], cells.question[answered]] = values[answered]
-    places = {name: place for place, name in enumerate(table.models)}
-    return scores[[places[name] for name in models if name in places]]
+    return np.asarray(scores[table.are_models(models)])
 
 
 def _questions(table: ScopeRecords, scores: Array, seed: int, *, enough: bool) -> list[Item]:
@@ -181,14 +182,14 @@ def _questions(table: ScopeRecords, scores: Array, seed: int, *, enough: bool) -
     questions = []
     for number in np.flatnonzero(answered).tolist():
         item = Item(
-            sample_hash=table.hash_of(number),
+            sample_hash=table.hashes[number],
             sample_ids=sample_ids[number],
             models=int(answered[number]),
             difficulty=float(difficulties[number]),
             discrimination=_or_none(correlations[number]),
             p_wrong_key=_or_none(p_values[number]),
             flags=[],
-            near_duplicates=[table.hash_of(other) for other in duplicates.get(number, ())],
+            near_duplicates=[table.hashes[other] for other in duplicates.get(number, ())],
             references=[],
             agreed_value=None,
             agreed_by=0,
@@ -225,35 +226,23 @@ def _add_flags(item: Item, scores: Array) -> None:
 
 def _sample_ids(table: ScopeRecords) -> list[list[str | int]]:
     """The ids of each question."""
-    codes = table.records.sample_id[table.place]
-    names = table.records.sample_ids
+    codes, sample_ids = table.sample_ids
     pairs = np.unique(np.stack([table.question, codes]), axis=1)
-    found: list[list[str | int]] = [[] for _ in range(table.questions)]
+    by_question: list[list[str | int]] = [[] for _ in range(table.questions)]
     for question, code in zip(*pairs.tolist(), strict=True):
-        found[question].append(names[code])
-    return found
+        by_question[question].append(sample_ids[code])
+    return by_question
 
 
-class _Input(msgspec.Struct):
-    raw: str
-
-
-class _Asked(msgspec.Struct):
-    input: _Input
+_decode = view_decoder(input=view(raw=str))
 
 
 def _near_duplicates(table: ScopeRecords) -> dict[int, list[int]]:
     """By question: those with nearly the same text; nothing is compared if there are too many."""
     if table.questions > _MOST_TEXTS:
         return {}
-    numbers = table.number[table.first]
-    order = np.argsort(numbers, kind="stable")
-    decode = msgspec.json.Decoder(_Asked).decode
-    texts = [decode(line).input.raw for line in table.records.selection.lines(numbers[order])]
-    return {
-        int(order[place]): sorted(order[others].tolist())
-        for place, others in near_duplicates(texts).items()
-    }
+    asked = table.selection.read(table.number[table.first], _decode)
+    return near_duplicates([question.input.raw for question in asked])
 
 
 def _add_agreement(item: Item, table: ScopeRecords, question: int, rest: Array) -> None:
@@ -261,8 +250,8 @@ def _add_agreement(item: Item, table: ScopeRecords, question: int, rest: Array) 
     strong = {table.models[place] for place in np.flatnonzero(rest >= np.nanmedian(rest)).tolist()}
     numbers = table.number[table.question == question]
     values: Counter[str] = Counter()
-    for line in table.records.selection.lines(numbers):
-        record = msgspec.json.decode(line, type=dict)
+    for line in table.selection.lines(numbers):
+        record = decoded(line)
         transcript = transcript_of(record)
         item.references = transcript.references
         if record["model_id"] in strong and transcript.extracted:
@@ -290,7 +279,7 @@ def _subset(table: ScopeRecords, scores: Array, size: int, seed: int) -> Subset 
     chosen = complete[choose_subset(values, size, seed)]
     by_choice, by_chance = judge_subsets(values, size, seed)
     return Subset(
-        questions=[table.hash_of(number) for number in chosen.tolist()],
+        questions=[table.hashes[number] for number in chosen.tolist()],
         chosen=SubsetFidelity(*by_choice),
         random=SubsetFidelity(*by_chance),
     )

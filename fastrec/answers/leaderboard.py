@@ -16,6 +16,7 @@ Models of a group are compared with each other only within their batch: of a gro
 the first ones by mean have ranks, and none has a mean rank or wins.
 """
 
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -87,6 +88,11 @@ class BoardCell(Estimate, kw_only=True):
     rank_best: int | None = None
     rank_worst: int | None = None  # Its worst rank.
 
+    @property
+    def colour(self) -> str:
+        """A class of the style sheet."""
+        return heat_class(self.value)
+
 
 class BoardModel(msgspec.Struct, kw_only=True):
     """A row: a model. What is compared is compared within its group."""
@@ -109,10 +115,6 @@ class BoardModel(msgspec.Struct, kw_only=True):
     # after the first 2,000 of a group.
     rank_best: int | None = None
     rank_worst: int | None = None  # Its worst rank.
-
-
-# Of a cell: its text, the class of its colour, and the evaluation that it is about, if any.
-ColouredText = tuple[str, str, BoardEvaluation | None]
 
 
 class Leaderboard(Tabular, kw_only=True):
@@ -144,7 +146,7 @@ class Leaderboard(Tabular, kw_only=True):
             for name in ("mean", "mean_rank", "win_share"):
                 row |= _flat(name, getattr(model, name))
             for evaluation, cell in zip(self.evaluations, model.cells, strict=True):
-                row |= _flat(evaluation.title, cell, questions="questions")
+                row |= _flat(evaluation.title, cell, ("value", "low", "high", "questions"))
             rows.append(row)
         return rows
 
@@ -176,22 +178,9 @@ class Leaderboard(Tabular, kw_only=True):
     def _repr_html_(self) -> str:
         return self.to_html()
 
-    def coloured(self, models: Sequence[BoardModel]) -> tuple[list[str], list[list[ColouredText]]]:
-        """The table of some models, with the colours and evaluations of its cells."""
-        heads, rows = self.table(models)
-        places = {evaluation.title: at for at, evaluation in enumerate(self.evaluations)}
-        columns = [places.get(head) for head in heads]
-        return heads, [
-            [self._coloured(model, at, text) for at, text in zip(columns, row, strict=True)]
-            for model, row in zip(models, rows, strict=True)
-        ]
-
-    def _coloured(self, model: BoardModel, at: int | None, text: str) -> ColouredText:
-        cell = None if at is None else model.cells[at]
-        if at is None or cell is None:
-            return text, "", None
-        evaluation = self.evaluations[at]
-        return text, heat_class(cell.value) if evaluation.weight else "", evaluation
+    def positions(self) -> dict[str, int]:
+        """The position of each evaluation, by its title."""
+        return {evaluation.title: at for at, evaluation in enumerate(self.evaluations)}
 
     def groups(self) -> list[tuple[str, list[BoardModel]]]:
         by_number: dict[int, list[BoardModel]] = {}
@@ -246,11 +235,12 @@ class Leaderboard(Tabular, kw_only=True):
         return lines
 
 
-def _flat(name: str, estimate: Estimate | None, **more: str) -> dict[str, float | None]:
-    """The fields of an estimate as columns, by what is after the name of the column."""
-    fields = {"": "value", ".low": "low", ".high": "high"}
-    fields |= {f".{suffix}": field for suffix, field in more.items()}
-    return {f"{name}{suffix}": getattr(estimate, field, None) for suffix, field in fields.items()}
+def _flat(
+    name: str, estimate: Estimate | None, fields: Sequence[str] = ("value", "low", "high")
+) -> dict[str, float | None]:
+    """The fields of an estimate as columns: `name` is its value, `name.low` its lower end."""
+    flat = {f"{name}.{field}": getattr(estimate, field, None) for field in fields}
+    return {column.removesuffix(".value"): value for column, value in flat.items()}
 
 
 def _estimate(estimate: Estimate | None, scale: float, unit: str, digits: int | None) -> str:
@@ -356,8 +346,7 @@ def make_leaderboard(
         _rank_cells(index, column, [rows[model].cells[at] for model in column.enough])
     return Leaderboard(
         evaluations=evaluations,
-        # Groups are numbered in order, but for 0, which is the last one.
-        models=sorted(rows.values(), key=lambda row: (not row.group, row.group, *_place(row))),
+        models=sorted(rows.values(), key=_place),
         min_coverage=min_coverage,
         left_out=len(scopes) - len(columns),
     )
@@ -381,8 +370,10 @@ def _most_columns(evaluations: int, models: int, most: int | None) -> int:
     return fitting if most is None else min(most, fitting)
 
 
-def _place(row: BoardModel) -> tuple[float, float, str]:
+def _place(row: BoardModel) -> tuple[float, float, float, str]:
+    # Groups are numbered in order, but for 0, which is the last one.
     return (
+        row.group or math.inf,
         -row.mean.value if row.mean else 0.0,
         row.mean_rank.value if row.mean_rank else 0,
         row.model_id,
@@ -422,11 +413,15 @@ def _look(
 class _Batch:
     """Models of one group that are in memory at the same time, and sums over their evaluations."""
 
-    def __init__(self, rows: list[BoardModel], shares: dict[int, Fraction]) -> None:
+    def __init__(
+        self, rows: list[BoardModel], shares: dict[int, Fraction], group_size: int
+    ) -> None:
+        """Start the sums; `group_size` is 0 after the first batch of a group."""
         self.rows = rows  # of the models
         self.shares = shares  # of evaluations in the mean, by position
-        self.is_tested = False  # whether models have ranks: those of the first batch of a group
-        self.is_whole = False  # whether these are all models of the group
+        # Whether models have ranks: those of the first batch of a group.
+        self.is_tested = group_size > 1
+        self.is_whole = 1 < group_size == len(rows)  # whether these are all models of the group
         self._mean: Any = 0.0  # values and draws, as `_draw_models` returns them
         self._exact = [Fraction()] * len(rows)  # the same mean of the values, exactly
         self._wins: Any = 0.0
@@ -497,7 +492,6 @@ def _batches(columns: Sequence[_Column], weights: Sequence[float]) -> list[_Batc
                     model,
                 )
             )
-        made = []
         for at in range(0, len(models), most):
             rows = [
                 BoardModel(
@@ -505,10 +499,7 @@ def _batches(columns: Sequence[_Column], weights: Sequence[float]) -> list[_Batc
                 )
                 for model in sorted(models[at : at + most])
             ]
-            made.append(_Batch(rows, shares))
-        made[0].is_tested = len(models) > 1
-        made[0].is_whole = 1 < len(models) <= most
-        batches += made
+            batches.append(_Batch(rows, shares, len(models) if at == 0 else 0))
     return batches
 
 

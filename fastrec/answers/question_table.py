@@ -13,18 +13,16 @@ kept, so that the next page is quick.
 from __future__ import annotations
 
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
-from itertools import repeat
-from operator import itemgetter
-from typing import TypeVar
+from functools import cached_property, lru_cache
+from operator import attrgetter
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fastrec.answers.codes import Array, count_of, is_there
+from fastrec.answers.codes import Array, by_code, count_of, is_there
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.facts import Facts, facts_of, mean_lengths, spread_range
 from fastrec.answers.finding import find_questions
@@ -42,6 +40,7 @@ from fastrec.answers.records import ANSWERS, ERROR, RIGHT, WRONG, RecordsOfScope
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import (
     OUTCOMES_BY_FLAGS,
+    Names,
     Outcome,
     Page,
     PhraseModel,
@@ -54,7 +53,7 @@ from fastrec.corpus.columns import METADATA
 from fastrec.filters import matches_any
 from fastrec.judge.parse import spell
 from fastrec.progress import Progress
-from fastrec.summary.document import EvaluationSummary, filled
+from fastrec.summary.document import EvaluationSummary, ModelName, ModelSummary, filled
 from fastrec.summary.present_choice import with_directions
 from fastrec.where import text_of, without_group
 from fastrec.wording import Scope as Named
@@ -64,24 +63,8 @@ _KEPT_SEARCHES = 4
 _MOST_FIELDS = 8  # keys of metadata that are suggested
 _MOST_VALUES = 100
 _KINDS = {"right": RIGHT, "wrong": WRONG, "error": ERROR}
-_Item = TypeVar("_Item")
-_Key = TypeVar("_Key")
-
-
 # Kinds of questions that are flags of items.
 ITEM_FLAGS = {"suspected-key": "suspected_key", "near-duplicate": "near_duplicate"}
-
-
-class _Kept(OrderedDict[_Key, _Item]):
-    """The last items that were made."""
-
-    def get_or_make(self, key: _Key, make: Callable[[], _Item], most: int = _KEPT) -> _Item:
-        if key not in self:
-            self[key] = make()
-            while len(self) > most:
-                self.popitem(last=False)
-        self.move_to_end(key)
-        return self[key]
 
 
 class QuestionTable:
@@ -101,10 +84,19 @@ class QuestionTable:
             for number, scope in enumerate(self.scopes)
         }
         self._lock = threading.RLock()
-        self._facts: _Kept[tuple[Scope, tuple[str, ...]], Facts] = _Kept()
-        self._ids: _Kept[Query, Array] = _Kept()
+        self._facts = lru_cache(_KEPT)(self._find_facts)
+        self._ids = lru_cache(_KEPT)(self._choose)
         # By text and evaluation: the numbers of records with this text, and where it is.
-        self._found: _Kept[tuple[str, str | None], tuple[Array, Array]] = _Kept()
+        self._found: dict[tuple[str, str | None], tuple[Array, Array]] = {}
+
+    @cached_property
+    def results(self) -> dict[ModelName, ModelSummary]:
+        """The results of each model on each evaluation and metric."""
+        return {
+            (evaluation.evaluation_name, evaluation.metric, model.model_id): model
+            for evaluation in self.evaluations
+            for model in evaluation.by_model
+        }
 
     def direct(self, lower_is_better: Sequence[str]) -> None:
         """Set the directions of metrics that `--lower-is-better` names.
@@ -144,20 +136,19 @@ class QuestionTable:
         """What the models of a query made of each question of its scope."""
         scope = self._scope(query)
         models = () if len(query.models) == len(scope.models) else query.models
-
-        def make() -> Facts:
-            table = self.table(query)
-            return facts_of(table, table.are_models(models), graded=scope.graded)
-
         with self._lock:
-            return self._facts.get_or_make((scope, models), make)
+            return self._facts(scope, models)
+
+    def _find_facts(self, scope: Scope, models: Names) -> Facts:
+        table = self.table(scope)
+        return facts_of(table, table.are_models(models), graded=scope.graded)
 
     def ids(self, query: Query) -> Array:
         """The questions that a query chooses, in its order: positions among those of its scope."""
         if self.scope(query) is None:
             return np.array([], dtype=np.int64)
         with self._lock:
-            return self._ids.get_or_make(query, lambda: self._choose(query))
+            return self._ids(query)
 
     def _choose(self, query: Query) -> Array:
         facts = self.facts(query)
@@ -167,7 +158,7 @@ class QuestionTable:
             for name in names:
                 chosen &= _has_only(table, name, flag)
         if query.missing:
-            samples = table.records.sample_id[table.place]
+            samples = table.sample_ids.codes
             known = samples[table.are_models([query.missing])[table.model]]
             chosen &= is_there(table.question[~np.isin(samples, known)], table.questions)
         if query.least_score is not None:
@@ -181,7 +172,7 @@ class QuestionTable:
         if query.sample_ids:
             chosen &= _has_sample_id(table, query.sample_ids)
         if query.hashes:
-            chosen &= _matching(table.hashes(), query.hashes)
+            chosen &= _matching(table.hashes, query.hashes)
         order = self._order(query, facts)
         return order[chosen[order]]
 
@@ -191,7 +182,7 @@ class QuestionTable:
             is_kind = self._metrics_differ(query)
         elif query.which in ITEM_FLAGS:
             flagged = self.flagged(query, [ITEM_FLAGS[query.which]])
-            hashes = self.table(query).hashes()
+            hashes = self.table(query).hashes
             is_kind = np.array([name in flagged for name in hashes], dtype=np.bool_)
         else:
             answers = facts.kinds & ANSWERS
@@ -275,11 +266,13 @@ class QuestionTable:
             return
         parts = range(len(self.selection.parts))
         if evaluation is not None:
-            parts = self.selection.number_parts(evaluation)
+            parts = self.selection.number_parts(evaluation, evaluation)
         # Not under the lock: other pages need not wait for it.
         hits = find_phrase(self.selection, parts, text, jobs=jobs, progress=progress)
         with self._lock:
-            self._found.get_or_make((text, evaluation), lambda: hits, _KEPT_SEARCHES)
+            self._found[text, evaluation] = hits
+            if len(self._found) > _KEPT_SEARCHES:
+                del self._found[next(iter(self._found))]
 
     def _hits(self, query: Query) -> tuple[Array, Array]:
         """By question: whether its input has the text of a query, and how many answers have it."""
@@ -362,7 +355,7 @@ class QuestionTable:
         input_chars = self._input_chars(query)
         output_chars = self._output_chars(query)
         distance = spread_range(table) if scope.graded else 1.0
-        in_input, in_answers = self._hits(query) if query.text else (None, None)
+        hits = self._hits(query) if query.text else None
         rows = []
         for number in ids:
             models = int(facts.models[number])
@@ -375,7 +368,7 @@ class QuestionTable:
                     number=number,
                     first=int(table.number[table.first[number]]),
                     name=table.names[number],
-                    sample_hash=table.hash_of(number),
+                    sample_hash=table.hashes[number],
                     sample_id="",
                     excerpt="",
                     models=models,
@@ -387,8 +380,8 @@ class QuestionTable:
                     input_chars=int(input_chars[number]),
                     output_chars=_or_none(output_chars[number]),
                     metadata={},
-                    in_input=None if in_input is None else bool(in_input[number]),
-                    in_answers=None if in_answers is None else int(in_answers[number]),
+                    in_input=hits and bool(hits[0][number]),
+                    in_answers=hits and int(hits[1][number]),
                 )
             )
         return rows
@@ -399,16 +392,14 @@ class QuestionTable:
         A question is listed once per metric. The beginning of a hash needs at least `shortest`
         characters.
         """
-        rows: list[tuple[int, Query, int]] = []  # the number of the first record; the question
+        rows: list[QuestionRow] = []
         for scope_number, numbers in find_questions(self.selection, text, shortest, limit):
             query = query_of(self.scopes[scope_number])
             table = self.table(query)
             questions = np.unique(table.question[np.isin(table.number, numbers)])
-            first = table.number[table.first[questions]].tolist()
-            rows += zip(first, repeat(query), questions.tolist(), strict=False)
-        rows.sort(key=itemgetter(0))
-        found = [self._rows(query, [question])[0] for _, query, question in rows[:limit]]
-        return self._add_texts(found)
+            rows += self._rows(query, questions.tolist())
+        rows.sort(key=attrgetter("first"))
+        return self._add_texts(rows[:limit])
 
     def number_of(self, query: Query, name: str) -> int | None:
         """Find a question by its name.
@@ -423,8 +414,7 @@ class QuestionTable:
         for start in starts:
             if start in table.numbers:
                 return table.numbers[start]
-        for number, own in enumerate(table.names):
-            sample_hash = table.hash_of(number)
+        for number, (own, sample_hash) in enumerate(zip(table.names, table.hashes, strict=True)):
             if sample_hash in starts and own.startswith(f"{sample_hash}/"):
                 return number
         return None
@@ -514,15 +504,16 @@ class QuestionTable:
         repeated = count_of(table.model[places], len(table.models)) > 1
         trials = read_trials(table, places[repeated[table.model[places]]])
         return {
-            model: [OUTCOMES_BY_FLAGS[trial.flag] for trial in own]
+            table.models[model]: [OUTCOMES_BY_FLAGS[trial.flag] for trial in own]
             for (_, model), own in trials.items()
         }
 
     def sample_ids_of(self, query: Query, name: str) -> list[bytes]:
         """The different `sample_id`s of the records of a question, spelled in JSON."""
         table = self.table(query)
-        codes = table.records.sample_id[table.place][table.question == self.number_of(query, name)]
-        return [spell(table.records.sample_ids[code]) for code in dict.fromkeys(codes.tolist())]
+        codes, sample_ids = table.sample_ids
+        own = codes[table.question == self.number_of(query, name)]
+        return [spell(sample_ids[code]) for code in dict.fromkeys(own.tolist())]
 
     def numbers_of(self, query: Query) -> Array:
         """The numbers of the records of the questions and models of a query, in order."""
@@ -590,19 +581,16 @@ def _matching(names: Iterable[str], patterns: Sequence[str]) -> Array:
 
 def _has_sample_id(table: ScopeRecords, patterns: Sequence[str]) -> Array:
     """Whether each question has a record whose `sample_id` matches."""
-    is_match = _matching(map(str, table.records.sample_ids), patterns)
-    of_record = is_match[table.records.sample_id[table.place]]
-    return is_there(table.question[of_record], table.questions)
+    codes, sample_ids = table.sample_ids
+    is_match = _matching(map(str, sample_ids), patterns)
+    return is_there(table.question[is_match[codes]], table.questions)
 
 
-def _flags_by_question(table: ScopeRecords) -> dict[str, bytes]:
-    """By name of a question: the models that have records, and what they made of it."""
+def _flags_by_question(table: ScopeRecords) -> dict[str, list[int]]:
+    """By name of a question: the models that have records, each with what it made of it."""
     cells = table.cells
-    packed = np.stack([cells.model.astype(np.uint32), cells.flags.astype(np.uint32)], axis=1)
-    bounds = np.searchsorted(cells.question, np.arange(table.questions + 1)).tolist()
-    return {
-        name: packed[bounds[at] : bounds[at + 1]].tobytes() for at, name in enumerate(table.names)
-    }
+    flags = cells.model * 8 + cells.flags
+    return {table.names[number]: own for number, own in by_code(cells.question, flags)}
 
 
 def scope_of(evaluation: EvaluationSummary) -> Scope:

@@ -76,15 +76,15 @@ def read_answers(
     decode = msgspec.json.Decoder(schema.record).decode
     answers: list[Answer] = []
     try:
-        for line in selection.lines(numbers):
+        for number, line in zip(numbers.tolist(), selection.lines(numbers), strict=True):
             record = _record(line, decode, schema)
             if record.sample_hash != sample_hash:
                 reason = f"has other records than its columns say; {VERIFY_HINT}"
-                raise CorpusError(selection.part_of(int(numbers[len(answers)])).path, reason)
+                raise CorpusError(selection.part_of(number).path, reason)
             answers.append(_answer(line, record))
     except REFUSALS as exc:
-        path = selection.part_of(int(numbers[len(answers)])).path
-        raise CorpusError(path, f"has a line that is not a record: {exc}; {VERIFY_HINT}") from exc
+        reason = f"has a line that is not a record: {exc}; {VERIFY_HINT}"
+        raise CorpusError(selection.part_of(number).path, reason) from exc
     if has_sources(selection.manifest):
         for answer, source in zip(answers, _sources(selection, numbers), strict=True):
             answer.source = source

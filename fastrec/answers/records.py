@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import math
 import threading
-from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from copy import copy
 from functools import cached_property, lru_cache
-from operator import attrgetter
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from fastrec.answers.codes import (
     Array,
+    CodedColumn,
     by_code,
     count_of,
     distinct_of,
@@ -44,9 +44,7 @@ ANSWERS = RIGHT | WRONG
 _RECORDS = 4_000_000  # to load at a time
 _KEPT = 2  # runs of scopes
 # What `Records` have of each record.
-_ARRAYS = (
-    "number", "scope", "model", "hash", "sample_id", "split_hashes", "flag", "score", "question"
-)  # fmt: skip
+_ARRAYS = ("number", "scope", "model", "hash", "split_hashes", "flag", "score", "question")
 _FLAGS = np.array([WRONG, RIGHT, ERROR, ERROR], dtype=np.uint8)  # by correct + 2 · error
 
 
@@ -77,7 +75,7 @@ class Records:
         self.score = self.gather("score")
         columns = [self.scope, self.hash]
         if self.split_hashes.any():
-            columns.append(np.where(self.split_hashes, self.sample_id + 1, 0))
+            columns.append(np.where(self.split_hashes, self.sample_ids.codes + 1, 0))
         # Questions are in the order of scopes, because records are.
         first, place = distinct_of(*columns)
         order = np.argsort(first)
@@ -85,12 +83,9 @@ class Records:
         self.first = first[order]
 
     def _parts(self) -> Sequence[int]:
-        selection = self.selection
-        names = [name for name, _ in selection.scopes[self.scopes.start : self.scopes.stop]]
-        plain = list(map(without_group, names))
-        first = selection.number_parts(min(plain))  # the order of groups may be another one
-        last = selection.number_parts(max(plain))
-        return range(first.start, max(first.stop, last.stop))
+        # The order of groups may be another one than that of their evaluations.
+        names = [without_group(self.selection.scopes[scope][0]) for scope in self.scopes]
+        return self.selection.number_parts(min(names), max(names))
 
     @cached_property
     def split_hashes(self) -> Array:
@@ -105,9 +100,18 @@ class Records:
         by_run = (self.scope, self.hash, self.model, run)
         runs, samples = (
             count_of(of_hash.place[distinct_of(*columns).first], len(of_hash.first))
-            for columns in (by_run, (*by_run, self.sample_id))
+            for columns in (by_run, (*by_run, self.sample_ids.codes))
         )
         return (samples > runs)[of_hash.place]
+
+    @cached_property
+    def _exact_scores(self) -> dict[int, int]:
+        return self.exact("score")
+
+    def exact_scores(self, places: Sequence[int]) -> list[float]:
+        """The scores of the records at some places, which an array may not hold."""
+        known = zip(places, self.score[places].tolist(), strict=True)
+        return [self._exact_scores.get(place, score) for place, score in known]
 
     def gather(self, name: str) -> Array:
         """The values of another column of these records."""
@@ -117,23 +121,13 @@ class Records:
         """The integers that a column cannot hold, by position among these records."""
         return self.selection.exact(name, self.number)
 
-    def codes(self, name: str) -> tuple[Array, list[Any]]:
-        """The codes of another column of these records, and their values."""
+    def codes(self, name: str) -> CodedColumn:
+        """Another column of these records."""
         return self.selection.codes(name, self.number)
 
     @cached_property
-    def _samples(self) -> tuple[Array, list[Any]]:
+    def sample_ids(self) -> CodedColumn:
         return self.codes("sample_id")
-
-    @cached_property
-    def sample_id(self) -> Array:
-        """The code of the `sample_id` of each record."""
-        return self._samples[0]
-
-    @property
-    def sample_ids(self) -> list[Any]:
-        """By code."""
-        return self._samples[1]
 
     @cached_property
     def names(self) -> list[str]:
@@ -141,7 +135,7 @@ class Records:
         names = [self.hashes[code] for code in self.hash[self.first].tolist()]
         split = np.flatnonzero(self.split_hashes[self.first]).tolist()
         for question in split:
-            sample_id = self.sample_ids[int(self.sample_id[self.first[question]])]
+            sample_id = self.sample_ids.value(self.first[question])
             names[question] += f"/{spell(sample_id).decode()}"
         return names
 
@@ -150,6 +144,8 @@ class Records:
         arrays = {name: getattr(self, name)[chosen] for name in _ARRAYS}
         made = copy(self)
         made.__dict__.update(arrays)
+        for name in ("sample_ids", "_exact_scores"):
+            made.__dict__.pop(name, None)
         return made
 
     def of_scope(self, scope: int) -> ScopeRecords:
@@ -178,6 +174,7 @@ class ScopeRecords:
 
     def __init__(self, records: Records, scope: int, place: slice) -> None:
         self.records = records
+        self.selection = records.selection
         self.place = place  # of these records among those that were loaded together
         self.name = records.selection.scopes[scope]
         self.number = records.number[place]
@@ -201,18 +198,27 @@ class ScopeRecords:
         """Whether each record is an answer."""
         return np.asarray(self.flag & ANSWERS > 0)
 
-    def hash_of(self, question: int) -> str:
-        place = self.place.start + int(self.first[question])
-        return str(self.records.hashes[int(self.records.hash[place])])
+    @cached_property
+    def hashes(self) -> list[str]:
+        """The hash of each question."""
+        codes = self.records.hash[self.place][self.first]
+        return [self.records.hashes[code] for code in codes.tolist()]
 
-    def hashes(self) -> Iterator[str]:
-        """Yield the hash of each question."""
-        return map(self.hash_of, range(self.questions))
+    @property
+    def sample_ids(self) -> CodedColumn:
+        """The `sample_id` of each record."""
+        codes, values = self.records.sample_ids
+        return CodedColumn(codes[self.place], values)
 
     def are_models(self, models: Collection[str]) -> Array:
         """Whether each model of the scope is one of some models; without any, all are."""
         wanted = set(models or self.models)
         return np.array([model in wanted for model in self.models], dtype=np.bool_)
+
+    def columns_of(self, models: Sequence[str]) -> Array:
+        """By model of the scope: its position among some models, or -1."""
+        columns = {model: column for column, model in enumerate(models)}
+        return np.array([columns.get(model, -1) for model in self.models], dtype=np.int64)
 
     def split_hashes(self) -> set[str]:
         """The hashes that are split."""
@@ -232,7 +238,7 @@ class ScopeRecords:
     @cached_property
     def clusters(self) -> Array:
         """The cluster of each question, numbered in the order of their first questions."""
-        by_record = self.records.selection.clusters
+        by_record = self.selection.clusters
         if by_record is None:
             return np.arange(self.questions)
         first, place = distinct_of(by_record[self.number[self.first]])
@@ -243,14 +249,14 @@ class ScopeRecords:
 
         A name may be that of a part of a hash that only another corpus splits.
         """
-        if self.records.selection.clusters is None:
+        if self.selection.clusters is None:
             return None
         whole = (name if name in self.numbers else name.partition("/")[0] for name in names)
         return list(self.clusters[[self.numbers[name] for name in whole]].tolist())
 
     def gather(self, name: str) -> Array:
         """The values of another column of these records."""
-        return self.records.selection.gather(name, self.number)
+        return self.selection.gather(name, self.number)
 
     @cached_property
     def cells(self) -> Cells:
@@ -272,10 +278,8 @@ class ScopeRecords:
     def check_models(self, models: Sequence[str]) -> None:
         """Check that the models are those of the summary."""
         if tuple(models) != self.models:
-            path = self.records.selection.corpus
-            raise CorpusError(
-                path, f"its columns have other models than its summary; {VERIFY_HINT}"
-            )
+            reason = f"its columns have other models than its summary; {VERIFY_HINT}"
+            raise CorpusError(self.selection.corpus, reason)
 
 
 def mean_of_doubles(values: Sequence[float]) -> float:
@@ -305,15 +309,14 @@ class RecordsOfScopes:
     @cached_property
     def runs(self) -> list[range]:
         """All scopes, as they are loaded together."""
-        ends = np.cumsum(records_by_scope(self._selection))
-        found: list[range] = []
-        start = 0
-        while start < len(ends):
-            before = int(ends[start - 1]) if start else 0
-            beyond = int(np.searchsorted(ends, before + _RECORDS, side="right"))
-            found.append(range(start, max(beyond, start + 1)))
-            start = found[-1].stop
-        return found
+        starts = []
+        together = _RECORDS  # records of the last run
+        for scope, records in enumerate(records_by_scope(self._selection)):
+            together += records
+            if together > _RECORDS:
+                starts.append(scope)
+                together = records
+        return [range(*ends) for ends in pairwise([*starts, len(self._selection.scopes)])]
 
     def load(self, run: range) -> Records:
         """The records of some scopes that are loaded together."""
@@ -323,8 +326,7 @@ class RecordsOfScopes:
     def of(self, scope: int) -> ScopeRecords:
         """The records of a scope."""
         with self._lock:
-            run = self.runs[bisect_right(self.runs, scope, key=attrgetter("start")) - 1]
-            records, tables = self._load(run)
+            records, tables = self._load(next(run for run in self.runs if scope in run))
             if scope not in tables:
                 tables[scope] = records.of_scope(scope)
             return tables[scope]
@@ -336,6 +338,5 @@ def records_by_scope(selection: Selection) -> list[int]:
         return [one.records for one in selection.summary.evaluations]
     counts = np.zeros(len(selection.scopes), dtype=np.int64)
     for part in range(len(selection.parts)):
-        codes = selection.scope_codes(part)
-        counts += np.bincount(codes[codes >= 0], minlength=len(counts))
-    return [int(count) for count in counts]
+        counts += np.bincount(selection.members(part).scopes, minlength=len(counts))
+    return list(counts.tolist())

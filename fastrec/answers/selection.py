@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple
+from itertools import chain, pairwise, product
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
-from fastrec.answers.codes import Array, Values, distinct_of
+from fastrec.answers.codes import Array, CodedColumn, Values, distinct_of
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.column_filter import ColumnFilter, codes_of, values_at
 from fastrec.corpus.columns import METADATA, PartColumns
@@ -50,6 +50,7 @@ from fastrec.where import (
 )
 
 _NO_FILTERS = Filters()
+Read = TypeVar("Read")
 ScopeName = tuple[str, str | None]  # evaluation and metric
 
 
@@ -58,6 +59,13 @@ class Field(NamedTuple):
 
     codes: Array  # of each record
     values: list[list[Any]]  # by code: what a record counts under (`group_values`)
+
+
+class Members(NamedTuple):
+    """The records of a part that count. With groups, a record may be there several times."""
+
+    positions: Array  # in ascending order
+    scopes: Array  # their positions in `Selection.scopes`
 
 
 Groups = tuple[GroupBy, ...]
@@ -84,99 +92,95 @@ class Selection:
         # By number: the cluster of the question of a record, if questions come in clusters.
         self.clusters: Array | None = None
         self.notes: list[str] = []  # about these
-        # By part, the scope of each record, or -1; empty if all records count.
-        self._codes: list[Array] = []
-        # By part, the record of each scope code, if a record may have several groups.
-        self._positions: Sequence[Array] = ()
+        self._members: list[Members] = []  # by part; empty if all records count
 
     def columns(self, part: int) -> PartColumns:
         """The columns of a part."""
         return self.reader.part_columns(part)
 
+    def members(self, part: int) -> Members:
+        """The records of a part that count."""
+        return self._members[part] if self._members else self._all_members(part)
+
     def scope_codes(self, part: int) -> Array:
         """The position in `scopes` of each record of a part, or -1 if it does not count."""
-        return self._codes[part] if self._codes else self._all_codes(part)
+        positions, scopes = self.members(part)
+        codes = np.full(self.parts[part].entry.records, -1, dtype=np.int32)
+        codes[positions] = scopes
+        return codes
 
-    def members(self, part: int) -> tuple[Array, Array]:
-        """Positions of records of a part, in ascending order, each with its scope or -1."""
-        codes = self.scope_codes(part)
-        return self._positions[part] if self._positions else np.arange(len(codes)), codes
-
-    def _all_codes(self, part: int) -> Array:
+    def _all_members(self, part: int) -> Members:
         columns = self.columns(part)
         evaluations = columns.values("evaluation")
         metrics = columns.values("metric")
         codes = columns.numbers("evaluation"), columns.numbers("metric")
         first, place = distinct_of(*codes)
-        pairs = zip(*(some[first].tolist() for some in codes), strict=True)
+        pairs = zip(*(column[first].tolist() for column in codes), strict=True)
         numbers = {name: number for number, name in enumerate(self.scopes)}
         try:
-            found = [numbers[evaluations[name], metrics[metric]] for name, metric in pairs]
+            scopes = [numbers[evaluations[name], metrics[metric]] for name, metric in pairs]
         except (KeyError, IndexError) as exc:
             reason = f"its columns have an evaluation that is not in the summary; {VERIFY_HINT}"
             raise CorpusError(self.parts[part].path, reason) from exc
-        return np.array(found, dtype=np.int32)[place]
+        return Members(np.arange(len(place)), np.array(scopes, dtype=np.int32)[place])
 
     def numbers(self, part: int) -> Array:
         """The numbers of the records of a part that count."""
         if self.is_whole:
             return np.arange(self.starts[part], self.starts[part + 1])
-        return np.flatnonzero(self.scope_codes(part) >= 0) + int(self.starts[part])
+        return self.members(part).positions + int(self.starts[part])
 
-    def filtered(self, filters: Filters, *, allow_empty: bool = False) -> Selection:
-        """Select the records of the corpus that match some filters.
-
-        Raises:
-            UsageError: A condition is about a field that no record has.
-            NoMatchError: No record matches.
-        """
+    def filtered(self, filters: Filters) -> Selection:
+        """Select the records of the corpus that match some filters."""
         if not filters:
             return self
-        masks: list[Array] = []
+        chosen: list[Array] = []
         to_read: list[Array] = []
         for part in range(len(self.parts)):
-            found = ColumnFilter(self.columns(part), filters, has_metrics=self._has_metrics)
-            masks.append(_mask(found.positions, self.parts[part].entry.records))
-            to_read.append(_mask(found.to_read, self.parts[part].entry.records))
-        for part, read in self._read(to_read, filters, [()] * len(masks)):
-            masks[part][to_read[part]] = read.matches
-        codes = [np.where(mask, self.scope_codes(part), -1) for part, mask in enumerate(masks)]
-        if not allow_empty and not any(mask.any() for mask in masks):
-            check_known_fields([self], filters, nothing_matches=True)
-            raise no_match(filters, self.summary.evaluations)
-        return self._with_scopes(self.scopes, codes)
+            matching = ColumnFilter(self.columns(part), filters, has_metrics=self._has_metrics)
+            chosen.append(np.array(matching.positions, dtype=np.int64))
+            to_read.append(np.array(matching.to_read, dtype=np.int64))
+        for part, read in self._read(to_read, filters, [()] * len(chosen)):
+            chosen[part] = np.setdiff1d(chosen[part], to_read[part][~read.matches])
+        members = [
+            Members(positions, self.members(part).scopes[positions])
+            for part, positions in enumerate(chosen)
+        ]
+        return self._with_members(self.scopes, members)
 
     def grouped(self, groups: Groups) -> Selection:
         """Select the same records, with an evaluation for each group."""
         if not groups:
             return self
         scopes = Values()  # as tuples of the scope and the code of each group
-        codes: list[Array] = []
-        of_rows: list[Array] = []  # positions of records
+        members: list[Members] = []
         models: set[tuple[int, str]] = set()  # of each scope
         for part, fields in self._fields(groups):
-            positions = np.flatnonzero(self.scope_codes(part) >= 0)
-            columns = [self.scope_codes(part)[positions]]
-            labels: list[Sequence[Any]] = [range(len(self.scopes))]
-            for group, field in zip(groups, fields, strict=True):
-                rows, column, names_of_column = _spread_groups(group, field, positions)
-                positions = positions[rows]
-                columns = [*(earlier[rows] for earlier in columns), column]
-                labels.append(names_of_column)
-            first, place = distinct_of(*columns)
-            keys = [
-                [names[code] for code in column[first].tolist()]
-                for names, column in zip(labels, columns, strict=True)
+            positions, ungrouped = self.members(part)
+            labels = [_labels(group, field) for group, field in zip(groups, fields, strict=True)]
+            first, place = distinct_of(ungrouped, *(field.codes for field in fields))
+            keys = [  # of each combination of a scope and values
+                list(product([scope], *map(list.__getitem__, labels, codes)))
+                for scope, *codes in zip(
+                    ungrouped[first].tolist(),
+                    *(field.codes[first].tolist() for field in fields),
+                    strict=True,
+                )
             ]
-            codes.append(scopes.add(list(zip(*keys, strict=True)))[place])
-            of_rows.append(positions)
-            models |= self._models_of(part, positions, codes[-1])
+            sizes = np.array([len(own) for own in keys], dtype=np.int64)
+            rows = np.repeat(np.arange(len(place)), sizes[place])
+            # Which of the keys of its record each row has.
+            ordinal = np.arange(len(rows)) - (np.cumsum(sizes[place]) - sizes[place])[rows]
+            starts = np.cumsum(sizes) - sizes
+            codes = scopes.add(list(chain.from_iterable(keys)))[starts[place][rows] + ordinal]
+            members.append(Members(positions[rows], codes))
+            models |= self._models_of(part, members[-1])
             _check_groups(groups, len(models))
         names = [
             (grouped_name(self.scopes[number][0], key), self.scopes[number][1])
             for number, *key in scopes.list()
         ]
-        return self._with_scopes(names, codes, of_rows)
+        return self._with_members(names, members)
 
     def set_clusters(self, field: str) -> None:
         """Put questions with the same value of a field into a cluster.
@@ -190,11 +194,10 @@ class Selection:
         group = GroupBy(parse_path(field))
         values = Values()
         values.add([""])  # of records without the field
-        by_part = [
-            values.add([group.code_of(first) for first, *_ in own.values])[own.codes]
-            for _, (own,) in self._fields((group,))
-        ]
-        codes = np.concatenate(by_part)
+        codes = np.zeros(self.starts[-1], dtype=np.int64)
+        for part, (own,) in self._fields((group,)):
+            of_values = values.add([group.code_of(first) for first, *_ in own.values])
+            codes[self.numbers(part)] = of_values[own.codes]
         numbers = np.arange(len(codes))
         names = ("evaluation", "hash", "sample_id")
         _, place = distinct_of(*(self.codes(name, numbers)[0] for name in names))
@@ -212,24 +215,23 @@ class Selection:
     def count_numbers(self, group: GroupBy) -> Counter[Any]:
         """Count the numbers of the field of a group."""
         counts: Counter[Any] = Counter()
-        for part, (field,) in self._fields((group,)):
-            records = np.bincount(
-                field.codes[self.scope_codes(part) >= 0], minlength=len(field.values)
-            )
+        for _, (field,) in self._fields((group,)):
+            records = np.bincount(field.codes, minlength=len(field.values))
             for values, count in zip(field.values, records.tolist(), strict=True):
                 number = number_of(values[0]) if count else None
                 if number is not None:
                     counts[number] += count
         return counts
 
-    def number_parts(self, evaluation: str) -> range:
-        """The numbers of the parts that may have records of an evaluation."""
+    def number_parts(self, lowest: str, highest: str) -> range:
+        """The numbers of the parts that may have records of evaluations between two names."""
         if self.manifest.sort_fields[0] != "evaluation_name":
             return range(len(self.parts))
         found = [
             number
             for number, part in enumerate(self.parts)
-            if part.entry.first.evaluation_name <= evaluation <= part.entry.last.evaluation_name
+            if part.entry.first.evaluation_name <= highest
+            and part.entry.last.evaluation_name >= lowest
         ]
         return range(found[0], found[-1] + 1) if found else range(0)
 
@@ -249,12 +251,19 @@ class Selection:
         for part, positions in self.by_part(numbers):
             yield from lines_of(self.parts[part], self.columns(part), positions.tolist())
 
+    def read(self, numbers: Array, decode: Callable[[bytes], Read]) -> list[Read]:
+        """Read something of the lines of some records, given their numbers in any order."""
+        order = np.argsort(numbers, kind="stable")
+        found = map(decode, self.lines(numbers[order]))
+        by_place = dict(zip(order.tolist(), found, strict=True))
+        return list(map(by_place.__getitem__, range(len(order))))
+
     def gather(self, name: str, numbers: Array) -> Array:
         """The values of a column in some records, given by number."""
         return self._collect(numbers, lambda columns, at: columns.numbers(name)[at])
 
-    def codes(self, name: str, numbers: Array) -> tuple[Array, list[Any]]:
-        """The codes of a column in some records, and their values.
+    def codes(self, name: str, numbers: Array) -> CodedColumn:
+        """A column in some records.
 
         Equal values of all parts have one code. Values of metadata are spelled in JSON, because 1,
         1.0 and true are equal.
@@ -271,7 +280,7 @@ class Selection:
             new[used] = values.add([known[code] for code in used.tolist()])
             return new[codes]
 
-        return self._collect(numbers, collect), values.list()
+        return CodedColumn(self._collect(numbers, collect), values.list())
 
     def _collect(self, numbers: Array, collect: Callable[[PartColumns, Array], Array]) -> Array:
         """Collect values of records, given by number, from the columns of their parts."""
@@ -287,97 +296,85 @@ class Selection:
 
     def exact(self, name: str, numbers: Array) -> dict[int, int]:
         """The integers that the array of a column cannot hold, by position among the numbers."""
-        exact: dict[int, int] = {}
-        for part, _ in self.by_part(np.sort(numbers)):
-            start = int(self.starts[part])
-            for position, value in self.columns(part).exact(name).items():
-                exact[start + position] = value
-        places = np.flatnonzero(np.isin(numbers, list(exact))).tolist() if exact else []
-        return {place: exact[int(numbers[place])] for place in places}
+        exact = {
+            int(self.starts[part]) + position: value
+            for part, _ in self.by_part(np.sort(numbers))
+            for position, value in self.columns(part).exact(name).items()
+        }
+        places = np.flatnonzero(np.isin(numbers, list(exact)))
+        return {place: exact[int(numbers[place])] for place in places.tolist()}
 
-    def _with_scopes(
-        self, scopes: Sequence[ScopeName], codes: list[Array], positions: Sequence[Array] = ()
-    ) -> Selection:
-        """Select the records that have one of some scopes, given the scope of each, or -1.
+    def _with_members(self, scopes: Sequence[ScopeName], members: Sequence[Members]) -> Selection:
+        """Select other records, given the scope of each.
 
         Scopes without records are left out, the others are in order.
         """
-        used = np.zeros(len(scopes) + 1, dtype=np.bool_)  # the last one stands for -1
-        for of_part in codes:
-            used[of_part] = True
-        kept = np.flatnonzero(used[:-1]).tolist()
-        kept.sort(key=lambda number: _order(scopes[number]))
-        made = Selection(self.reader, jobs=self._jobs, progress=self._progress)
-        made.is_whole = False
-        made.scopes = [scopes[number] for number in kept]
-        new = np.full(len(scopes) + 1, -1, dtype=np.int32)
+        used = {number for own in members for number in np.unique(own.scopes).tolist()}
+        kept = sorted(used, key=lambda number: _order(scopes[number]))
+        selection = Selection(self.reader, jobs=self._jobs, progress=self._progress)
+        selection.is_whole = False
+        selection.scopes = [scopes[number] for number in kept]
+        new = np.empty(len(scopes), dtype=np.int32)
         new[kept] = np.arange(len(kept))
-        made._codes = [new[of_part] for of_part in codes]
-        made._positions = positions
-        return made
+        selection._members = [own._replace(scopes=new[own.scopes]) for own in members]
+        return selection
 
     def _fields(self, groups: Groups) -> Iterator[tuple[int, list[Field]]]:
-        """Yield each part with the values of the field of each group in its records."""
-        known = [[self._field(part, group) for group in groups] for part in range(len(self.parts))]
+        """Yield each part with the values of the field of each group in its records that count."""
+        positions = [self.members(part).positions for part in range(len(self.parts))]
+        known = [
+            [self._field(part, group, positions[part]) for group in groups]
+            for part in range(len(self.parts))
+        ]
         unread = [
-            tuple(group for group, field in zip(groups, fields, strict=True) if field is None)
+            [group.path for group, field in zip(groups, fields, strict=True) if field is None]
             for fields in known
         ]
-        masks = [self.scope_codes(part) >= 0 for part in range(len(self.parts))]
-        to_read = [mask & bool(some) for mask, some in zip(masks, unread, strict=True)]
+        to_read = [at if paths else at[:0] for at, paths in zip(positions, unread, strict=True)]
         read = self._read(to_read, _NO_FILTERS, unread)
         for part, fields in enumerate(known):
-            if to_read[part].any():
-                _, found = next(read)
-                texts = iter([_spread(masks[part], *field) for field in found.fields])
-                fields = [next(texts) if field is None else field for field in fields]
-            nothing = Field(np.zeros(len(masks[part]), dtype=np.int64), [[None]])
-            yield part, [field or nothing for field in fields]
+            texts = iter(next(read)[1].fields if len(to_read[part]) else ())
+            yield part, [field or next(texts) for field in fields]
 
-    def _field(self, part: int, group: GroupBy) -> Field | None:
-        """The values of the field of a group.
+    def _field(self, part: int, group: GroupBy, positions: Array) -> Field | None:
+        """The values of the field of a group in some records.
 
         None if lines have to be read, because of how values are spelled.
         """
+        if not len(positions):
+            return Field(positions, [])
         found = codes_of(self.columns(part), group.path, has_metrics=self._has_metrics)
         if found is None or any(len(one) != 1 and not (one and group.bins) for one in found[1]):
             return None
         values = [group_values(values_at(group.path, one[0])) for one in found[1]]
-        return Field(np.array(found[0], dtype=np.int64), values)
+        return Field(np.array(found[0], dtype=np.int64)[positions], values)
 
     @property
     def _has_metrics(self) -> bool:
         return METRIC in CORPUS_LABELS[self.manifest.schema].sort_fields
 
     def _read(
-        self, to_read: Sequence[Array], filters: Filters, groups: Sequence[Groups]
+        self, to_read: Sequence[Array], filters: Filters, paths: Sequence[Sequence[FieldPath]]
     ) -> Iterator[tuple[int, _Read]]:
-        """Read some records of parts: whether they match, and the fields of groups."""
+        """Read some records of parts: whether they match, and fields of each part."""
+        numbers = [part for part, positions in enumerate(to_read) if len(positions)]
         tasks = [
-            _ReadTask(
-                self.parts[part],
-                part,
-                np.packbits(mask).tobytes(),
-                filters,
-                tuple(group.path for group in groups[part]),
-            )
-            for part, mask in enumerate(to_read)
-            if mask.any()
+            _ReadTask(self.parts[part], to_read[part], filters, paths[part]) for part in numbers
         ]
-        if not tasks:
-            return
-        results = run_on_parts(
-            _read_fields, tasks, "read", jobs=self._jobs, progress=self._progress
-        )
-        yield from zip([task.number for task in tasks], results, strict=True)
+        if tasks:
+            results = run_on_parts(
+                _read_fields, tasks, "read", jobs=self._jobs, progress=self._progress
+            )
+            yield from zip(numbers, results, strict=True)
 
-    def _models_of(self, part: int, positions: Array, codes: Array) -> set[tuple[int, str]]:
+    def _models_of(self, part: int, members: Members) -> set[tuple[int, str]]:
+        """Each scope with its models, in a part."""
         columns = self.columns(part)
-        of_models = columns.numbers("model")[positions]
-        first = distinct_of(codes, of_models).first
+        of_models = columns.numbers("model")[members.positions]
+        first = distinct_of(members.scopes, of_models).first
         names = columns.values("model")
         models = [names[code] for code in of_models[first].tolist()]
-        return set(zip(codes[first].tolist(), models, strict=True))
+        return set(zip(members.scopes[first].tolist(), models, strict=True))
 
 
 def _order(scope: ScopeName) -> tuple[bytes, bool, bytes]:
@@ -403,10 +400,10 @@ def select(
     progress: Progress | None = None,
 ) -> Selection:
     """Select the matching records of a corpus; with groups, each group is an evaluation."""
-    (found,) = select_same_bins(
+    (selection,) = select_same_bins(
         [corpus], filters, groups, cluster=cluster, jobs=jobs, progress=progress
     )
-    return found
+    return selection
 
 
 def select_same_bins(
@@ -423,25 +420,31 @@ def select_same_bins(
     The borders of bins follow from all of them. Questions with the same value of the field
     `cluster` are a cluster.
     """
-    found: list[Selection] = []
     opened = [Selection(corpus, jobs=jobs, progress=progress) for corpus in corpora]
     check_known_fields(opened, filters, groups, cluster)
-    for number, selection in enumerate(opened, 1):
-        may_be_empty = number < len(corpora) or any(other.scopes for other in found)
-        found.append(selection.filtered(filters, allow_empty=may_be_empty))
+    matching = filter_selections(opened, filters)
     binned = []
     for group in groups:
         counts: Counter[Any] = Counter()
         if group.bins:
-            for selection in found:
+            for selection in matching:
                 counts.update(selection.count_numbers(group))
             group = with_edges(group, counts)
         binned.append(group)
-    made = [selection.grouped(tuple(binned)) for selection in found]
-    for selection in made:
+    grouped = [selection.grouped(tuple(binned)) for selection in matching]
+    for selection in grouped:
         if cluster and selection.scopes:
             selection.set_clusters(cluster)
-    return made
+    return grouped
+
+
+def filter_selections(selections: Sequence[Selection], filters: Filters) -> list[Selection]:
+    """Select the matching records of several corpora, not all of which may have none."""
+    matching = [selection.filtered(filters) for selection in selections]
+    if filters and not any(selection.scopes for selection in matching):
+        check_known_fields(selections[-1:], filters, nothing_matches=True)
+        raise no_match(filters, selections[-1].summary.evaluations)
+    return matching
 
 
 def check_numbers(selection: Selection, numbers: Iterable[int]) -> Array:
@@ -480,26 +483,24 @@ class _Read(NamedTuple):
     """What was read of the chosen records of a part."""
 
     matches: Array  # whether each of them matches
-    # For each field: the code of each record, and its values, spelled as a list.
-    fields: list[tuple[Array, list[bytes]]]
+    fields: list[Field]
 
 
 class _ReadTask(PartTask, frozen=True):
-    number: int
-    bits: bytes  # of the chosen records
+    positions: Array  # of the chosen records
     filters: Filters
-    paths: tuple[FieldPath, ...]
+    paths: Sequence[FieldPath]
 
 
 def _read_fields(task: _ReadTask) -> _Read:
     """Evaluate conditions, and collect fields. Runs in a worker."""
     part = task.part
-    bits = np.unpackbits(np.frombuffer(task.bits, dtype=np.uint8), count=part.entry.records)
     filters = task.filters
     matches: list[bool] = []
+    # The code of each record, and codes by value, spelled as a list.
     coded: list[tuple[list[int], dict[bytes, int]]] = [([], {}) for _ in task.paths]
     with decoding(part):
-        for line in lines_of(part, open_columns(part), np.flatnonzero(bits).tolist()):
+        for line in lines_of(part, open_columns(part), task.positions.tolist()):
             record = decoded(line)
             matches.append(
                 filters.accepts_sample_id(record["sample_id"]) and filters.accepts_fields(record)
@@ -507,42 +508,19 @@ def _read_fields(task: _ReadTask) -> _Read:
             for path, (codes, values) in zip(task.paths, coded, strict=True):
                 spelled = spell(list(values_of(record, path)))
                 codes.append(values.setdefault(spelled, len(values)))
-    fields = [(np.array(codes), list(values)) for codes, values in coded]
+    fields = [
+        Field(np.array(codes), [group_values(parse(value)[0]) for value in values])
+        for codes, values in coded
+    ]
     return _Read(np.array(matches), fields)
 
 
-def _spread(mask: Array, codes: Array, spelled: list[bytes]) -> Field:
-    """Give the codes of chosen records to all records."""
-    values = [group_values(parse(value)[0]) for value in spelled]
-    whole = np.full(len(mask), len(values), dtype=np.int64)
-    whole[mask] = codes
-    return Field(whole, [*values, [None]])
-
-
-def _spread_groups(
-    group: GroupBy, field: Field, positions: Array
-) -> tuple[Array, Array, list[str]]:
-    """Repeat records for each value of a field.
-
-    Return which of the records each row is, the number of its group, and the groups.
-    """
-    labels = [
+def _labels(group: GroupBy, field: Field) -> list[list[str]]:
+    """By code of a field: the groups that a record belongs to."""
+    return [
         sorted(set(map(group.code_of, values[:1] if group.bins else values)))
         for values in field.values
     ]
-    sizes = np.array([len(some) for some in labels])
-    codes = field.codes[positions]
-    rows = np.repeat(np.arange(len(positions)), sizes[codes])
-    ends = np.cumsum(sizes[codes])
-    ordinal = np.arange(len(rows)) - (ends - sizes[codes])[rows]
-    starts = np.cumsum(sizes) - sizes
-    return rows, starts[codes][rows] + ordinal, [label for some in labels for label in some]
-
-
-def _mask(positions: Sequence[int], records: int) -> Array:
-    mask = np.zeros(records, dtype=np.bool_)
-    mask[list(positions)] = True
-    return mask
 
 
 def _check_groups(groups: Groups, results: int) -> None:

@@ -23,8 +23,8 @@ _ANSWER_FIELDS = tuple(
 
 def read_trials(
     table: ScopeRecords, places: Array, *, texts: bool = True
-) -> dict[tuple[int, str], list[Trial]]:
-    """The records at some places, by question and model.
+) -> dict[tuple[int, int], list[Trial]]:
+    """The records at some places, by question and model, both as codes.
 
     With `texts`, lines are read: several trials are in the order of their number, such as the
     epoch, and those without a number in the order of the corpus. Then a trial also has fingerprints
@@ -34,8 +34,8 @@ def read_trials(
     columns = (table.question, table.model, table.flag, table.score)
     lines: Iterable[bytes | None] = repeat(None, len(places))
     if texts:
-        lines = table.records.selection.lines(table.number[places])
-    found: dict[tuple[int, str], list[tuple[Any, Trial]]] = {}
+        lines = table.selection.lines(table.number[places])
+    found: dict[tuple[int, int], list[tuple[Any, Trial]]] = {}
     for question, model, flag, score, line in zip(
         *(column[places].tolist() for column in columns), lines, strict=True
     ):
@@ -48,7 +48,7 @@ def read_trials(
             extracted = [one["extracted_value"] for one in record.get("answer_attribution") or ()]
             answer = fingerprint(extracted) if any(extracted) else output
             trial = Trial(flag, score, answer, output, trial_of(record))
-        found.setdefault((question, table.models[model]), []).append((order, trial))
+        found.setdefault((question, model), []).append((order, trial))
     return {key: _in_order(trials) for key, trials in found.items()}
 
 

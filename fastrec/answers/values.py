@@ -30,12 +30,6 @@ _Trials = dict[str, list[Trial]]  # by model, its records of a question
 _Judged = tuple[str, str, Trial | None, Trial | None]
 
 
-def _columns_of(table: ScopeRecords, models: Sequence[str]) -> Array:
-    """By model of a scope, its position among some models, or -1."""
-    column_of = {model: column for column, model in enumerate(models)}
-    return np.array([column_of.get(model, -1) for model in table.models], dtype=np.int64)
-
-
 def value_rows(
     index: QuestionTable,
     query: Query,
@@ -56,28 +50,23 @@ def value_rows(
     table = index.table(query)
     cells = table.cells
     ids = index.ids(query)
-    columns = _columns_of(table, models)
+    columns = table.columns_of(models)
     row_of = np.full(table.questions, -1, dtype=np.int64)
     row_of[ids] = np.arange(len(ids))
-    rows: list[list[Value]] = [[None] * len(models) for _ in range(len(ids))]
+    rows = np.full((len(ids), len(models)), None, dtype=object)
     is_chosen = (row_of[cells.question] >= 0) & (columns[cells.model] >= 0)
     is_answer = cells.is_answered | repeats.errors_as_wrong
     single = is_chosen & is_answer & (cells.records == 1) & (repeats.k == 1)
-    for row, column, value in zip(
-        row_of[cells.question[single]].tolist(),
-        columns[cells.model[single]].tolist(),
-        (cells.score if by_score else cells.share)[single].tolist(),
-        strict=True,
-    ):
-        rows[row][column] = value
+    values = cells.score if by_score else cells.share
+    rows[row_of[cells.question[single]], columns[cells.model[single]]] = values[single]
     repeated = is_chosen & (cells.records > 1)
     places = np.flatnonzero(repeated[cells.place])
     needs_texts = repeats.kind in ("majority", "first")
     trials = read_trials(table, places, texts=needs_texts)
-    column_of = dict(zip(table.models, columns.tolist(), strict=True))
     for (question, model), own in trials.items():
-        rows[row_of[question]][column_of[model]] = repeats.value(own, graded=by_score)
-    return {table.names[number]: tuple(row) for number, row in zip(ids.tolist(), rows, strict=True)}
+        rows[row_of[question], columns[model]] = repeats.value(own, graded=by_score)
+    names = [table.names[number] for number in ids.tolist()]
+    return dict(zip(names, map(tuple, rows.tolist()), strict=True))
 
 
 def value_blocks(
@@ -91,7 +80,7 @@ def value_blocks(
     """
     table = index.table(scope)
     cells = table.cells
-    columns = _columns_of(table, models)
+    columns = table.columns_of(models)
     is_chosen = (columns[cells.model] >= 0) & cells.is_answered
     by_cluster = np.argsort(table.clusters, kind="stable")
     clusters = table.clusters[by_cluster]
@@ -122,7 +111,7 @@ def trials_of(index: QuestionTable, query: Query) -> dict[str, _Trials]:
     found: dict[str, _Trials] = {table.names[number]: {} for number in index.ids(query).tolist()}
     trials = read_trials(table, np.flatnonzero(index.chosen(query)))
     for (number, model), own in trials.items():
-        found[table.names[number]][model] = own
+        found[table.names[number]][table.models[model]] = own
     return found
 
 
@@ -163,7 +152,7 @@ def _split_name(index: QuestionTable, query: Query, name: str) -> str:
     return name if others or name.endswith(end) else name + end
 
 
-def _answer_counts(table: ScopeRecords, repeats: RepeatsAs) -> dict[str, tuple[int, int]]:
+def _answer_counts(table: ScopeRecords, repeats: RepeatsAs) -> list[tuple[int, int]]:
     """How many answers each model gave to questions that count, and how many are right."""
     is_answer = table.is_answer | repeats.errors_as_wrong
     answers = count_of(table.cells.place[is_answer], len(table.cells.question))
@@ -172,7 +161,7 @@ def _answer_counts(table: ScopeRecords, repeats: RepeatsAs) -> dict[str, tuple[i
     number, right = (
         count_of(table.model[mask], len(table.models)).tolist() for mask in (counts, is_right)
     )
-    return dict(zip(table.models, zip(number, right, strict=True), strict=True))
+    return list(zip(number, right, strict=True))
 
 
 def reduce_repeats(index: QuestionTable, repeats: RepeatsAs) -> list[EvaluationSummary]:
@@ -197,7 +186,7 @@ def reduce_repeats(index: QuestionTable, repeats: RepeatsAs) -> list[EvaluationS
                 )
                 for by_score in (False, graded)
             )
-            models += map(_reduced, some, shares, scores, map(counts.__getitem__, names))
+            models += map(_reduced, some, shares, scores, counts[start : start + step])
         reduced.append(msgspec.structs.replace(evaluation, graded=graded, by_model=models))
     if reduced and not any(model.questions_answered for one in reduced for model in one.by_model):
         raise NoMatchError(

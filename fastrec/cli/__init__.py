@@ -26,7 +26,7 @@ COMMANDS = {
     "Make": {
         "normalize": "normalize",
         "import": "normalize",
-        "score": "items",
+        "score": "results",
         "generate": "tools",
     },
     "Ask": {
@@ -34,11 +34,11 @@ COMMANDS = {
         "leaderboard": "overviews",
         "questions": "overviews",
         "compare": "answers",
-        "items": "items",
-        "overlap": "overlap",
-        "costs": "overlap",
-        "calibration": "overlap",
-        "corrected": "overlap",
+        "items": "results",
+        "overlap": "results",
+        "costs": "results",
+        "calibration": "results",
+        "corrected": "results",
         "sql": "forms",
     },
     "Over time": {"diff": "diff", "trend": "overviews"},
@@ -118,10 +118,8 @@ class _Commands(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         word = args[0]
         if word not in _MODULES and not word.startswith("-") and not ctx.resilient_parsing:
-            hint = (
-                did_you_mean(word, (*_MODULES, "--help"))
-                or f"; the commands are {', '.join(_MODULES)}"
-            )
+            hint = did_you_mean(word, (*_MODULES, "--help"))
+            hint = hint or f"; the commands are {', '.join(_MODULES)}"
             raise click.UsageError(f"there is no command {word!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.exceptions import Exit
 
 from fastrec.cli.console import (
     allow_broken_pipe,
     clip,
     explain_damage,
-    format_p,
-    format_points,
     print_error,
     print_exactly,
+    print_lines,
     print_notice,
     safe,
     safe_lines,
@@ -27,8 +27,8 @@ from fastrec.cli.console import (
     wrap,
 )
 from fastrec.cli.options import command
-from fastrec.cli.output import print_found, run_reading
-from fastrec.cli.tables import Spellings, print_table, table_of
+from fastrec.cli.output import print_answer, run_reading
+from fastrec.cli.tables import Spelling, table_lines, table_of
 from fastrec.errors import FastrecError, counted, listed
 from fastrec.wording import (
     NONE,
@@ -38,7 +38,6 @@ from fastrec.wording import (
     latency_text,
     points_per_unit,
     power_text,
-    score_text,
     signs_of,
     title_of,
     tokens_text,
@@ -119,27 +118,34 @@ class AnswerPrinter:
         self._has_cut = False
         self._graded: set[str | None] = set()  # metrics whose answers are not right or wrong
 
-    def print_question(self, question: ShownQuestion) -> None:
+    def print(self, question: ShownQuestion, labels: Mapping[str, str] = {}) -> None:
+        """Print a question and its answers, with the labels of their models."""
+        self._question(question)
+        for answer in question.answers:
+            click.echo()
+            self._answer(answer, labels.get(answer.model_id, ""))
+
+    def _question(self, question: ShownQuestion) -> None:
         self._graded = {tally.metric for tally in question.tallies if tally.graded}
         self._section("question", question.question, (2_000, 30))
         if question.prompt and question.prompt != question.question:
-            if self._full:
-                self._section("prompt", question.prompt)
+            if self._full:  # so no limit applies
+                self._section("prompt", question.prompt, (0, 0))
             else:
-                self._fold("prompt: {prompt:character}", question)
+                self._fold("", "prompt: {prompt:character}", question)
         for reference in question.references:
             self._section("reference", reference, (1_000, 12))
         self._choices(question.choices)
 
-    def print_answer(self, answer: ShownAnswer, label: str = "") -> None:
+    def _answer(self, answer: ShownAnswer, label: str) -> None:
         click.echo(label + _headline(answer, self._graded))
         for verdict in answer.verdicts:
             for line in _facts(verdict, answer):
                 self._text(line, "  ", (500, 5))
         if answer.prompt is not None:
-            self._fold("another prompt: {prompt:character}", answer)
+            self._fold("", "another prompt: {prompt:character}", answer)
         self._choices(answer.choices or ())
-        self._turns(answer.turns, "  ")
+        self._turns(answer.turns)
         if self._full:
             self._values({"run": answer.evaluation_id, "sample": str(answer.sample_id)}, "  ")
             for verdict in answer.verdicts:
@@ -150,42 +156,45 @@ class AnswerPrinter:
         if self._has_cut:
             print_notice("long texts are cut or folded; --full shows all")
 
-    def _turns(self, turns: Sequence[Turn], indent: str) -> None:
+    def _turns(self, turns: Sequence[Turn]) -> None:
         """Print a conversation; a result is printed with its call."""
         shown = [
             turn
             for turn in turns
             if not turn.is_result or turn.calls or turn.reasoning or turn.other
         ]
-        is_long = not self._full and len(shown) > _FIRST_TURNS + _LAST_TURNS + 1
-        first = shown[:_FIRST_TURNS] if is_long else shown
-        for turn in first:
-            self._turn(turn, indent, alone=len(turns) == 1)
-        if is_long:
+        first, folded, last = shown, shown[:0], shown[:0]
+        if not self._full and len(shown) > _FIRST_TURNS + _LAST_TURNS + 1:
+            first = shown[:_FIRST_TURNS]
             folded = shown[_FIRST_TURNS:-_LAST_TURNS]
+            last = shown[-_LAST_TURNS:]
+        for turn in first:
+            self._turn(turn, alone=len(turns) == 1)
+        if folded:
             calls = [call for turn in folded for call in turn.calls]
             self._fold(
-                "{indent}… {turns:turn}[?, {calls:tool call}][?, {failed:,} failed] …",
-                indent=indent,
+                "  ",
+                "… {turns:turn}[?, {calls:tool call}][?, {failed:,} failed] …",
                 turns=folded,
                 calls=calls,
                 failed=sum(call.failed for call in calls) + sum(turn.failed for turn in folded),
             )
-            for turn in shown[-_LAST_TURNS:]:
-                self._turn(turn, indent, alone=False)
+        for turn in last:
+            self._turn(turn, alone=False)
 
-    def _turn(self, turn: Turn, indent: str, *, alone: bool) -> None:
+    def _turn(self, turn: Turn, *, alone: bool) -> None:
+        indent = "  "
         if not alone:
             head = styled(f"{turn.number} {turn.role}", fg=_ROLES.get(turn.role, "blue"))
-            say("{indent}{head}{good:/ failed}", indent=indent, head=head, good=not turn.failed)
-            indent += "  "
+            say("  {head}{good:/ failed}", head=head, good=not turn.failed)
+            indent = "    "
         if turn.reasoning and not self._full:
-            self._fold("{indent}reasoning: {reasoning:character}", turn, indent=indent)
+            self._fold(indent, "reasoning: {reasoning:character}", turn)
         elif turn.reasoning:
             say("{:dim}", f"{indent}reasoning")
-            self._lines(safe_lines(turn.reasoning), f"{indent}  ", dim=True)
+            self._lines(turn.reasoning, f"{indent}  ", dim=True)
         if turn.role == "system" and not self._full:  # it is long, and the same for all models
-            self._fold("{indent}{text:character}", turn, indent=indent)
+            self._fold(indent, "{text:character}", turn)
         elif turn.text:
             self._text(turn.text, indent, (1_500, 20) if alone else (400, 6))
         elif not (turn.reasoning or turn.calls):
@@ -208,7 +217,7 @@ class AnswerPrinter:
         if call.result is not None:
             line = "{indent}← {word:dim}{good:/ failed}"
             say(line, indent=indent, word="result", good=not call.failed)
-            self._lines(safe_lines(call.result), f"{indent}    ")
+            self._lines(call.result, f"{indent}    ")
 
     def _line(self, text: str, head: str, *, failed: bool = False) -> None:
         """Print as much of a text as fits on one line."""
@@ -218,67 +227,61 @@ class AnswerPrinter:
         say("{head}{line}{good:/ failed}", head=head, line=line, good=not failed)
 
     def _choices(self, choices: Sequence[str]) -> None:
+        if choices:
+            say("{:bold}", "choices")
         for number, choice in enumerate(choices):
             letter = chr(ord("A") + number) if number < 26 else str(number + 1)
-            self._section("" if number else "choices", choice, (400, 4), item=f"{letter}. ")
+            self._text(choice, "  ", (400, 4), f"{letter}. ")
 
-    def _section(
-        self, name: str, text: str, most: tuple[int, int] | None = None, item: str = ""
-    ) -> None:
-        if name:
-            say("{:bold}", name)
-        self._text(text, "  ", most, item)
+    def _section(self, name: str, text: str, most: tuple[int, int]) -> None:
+        say("{:bold}", name)
+        self._text(text, "  ", most)
 
-    def _fold(self, template: str, item: object = None, **values: object) -> None:
+    def _fold(self, indent: str, template: str, item: object = None, **values: object) -> None:
         self._has_cut = True
-        say("{:dim}", spell(template, item, **values))
+        say("{:dim}", indent + spell(template, item, **values))
 
-    def _text(
-        self, text: str, indent: str, most: tuple[int, int] | None = None, item: str = ""
-    ) -> None:
-        """Print a text.
+    def _text(self, text: str, indent: str, most: tuple[int, int], label: str = "") -> None:
+        """Print a text after a label.
 
         At most this many characters and lines of it, unless it is printed in full.
         """
-        chars, lines = (len(text), None) if self._full or most is None else most
-        shown = self._wrapped(safe_lines(item + text[:chars]), indent)
+        chars, lines = (len(text), None) if self._full else most
+        shown = self._wrapped(label + text[:chars], indent)
         is_cut = len(text) > chars or (lines is not None and len(shown) > lines)
         shown = shown[:lines]
-        while is_cut and shown and not shown[-1].strip():
+        while is_cut and shown and not shown[-1]:
             shown.pop()
         if shown:
-            self._lines(shown, indent)
+            print_lines(shown)
         if is_cut:
-            self._fold("{indent}… {text:character} in all", indent=indent, text=text)
+            self._fold(indent, "… {:character} in all", text)
 
     def _values(self, values: dict[str, str], indent: str, *, dim: bool = True) -> None:
         for name, value in values.items():
-            self._lines(safe_lines(f"{name}: {value}"), indent, dim=dim)
+            self._lines(f"{name}: {value}", indent, dim=dim)
 
-    def _lines(self, lines: Iterable[str], indent: str, *, dim: bool = False) -> None:
-        """Print lines, all at once: a text can have a million of them."""
-        text = "\n".join(f"{indent}{piece}".rstrip() for piece in self._wrapped(lines, indent))
-        click.echo(click.style(text, dim=True) if dim else text)
+    def _lines(self, text: str, indent: str, *, dim: bool = False) -> None:
+        """Print a whole text, all at once: it can have a million lines."""
+        lines = "\n".join(self._wrapped(text, indent))
+        click.echo(click.style(lines, dim=True) if dim else lines)
 
-    def _wrapped(self, lines: Iterable[str], indent: str) -> list[str]:
+    def _wrapped(self, text: str, indent: str) -> list[str]:
         width = self._width and max(self._width - len(indent), 10)
-        return [piece for line in lines for piece in wrap(line, width)]
+        pieces = (piece for line in safe_lines(text) for piece in wrap(line, width))
+        return [f"{indent}{piece}".rstrip() for piece in pieces]
 
 
 def _headline(answer: ShownAnswer, graded: Collection[str | None]) -> str:
-    facts = [
-        spell(
-            "[?{sign} ][?{name} ]score {text}",
-            sign=""
-            if verdict.metric in graded and verdict.outcome != "error"
-            else styled(verdict.outcome, fg=_COLOURS.get(verdict.outcome), bold=True),
-            name=verdict.metric if len(answer.verdicts) > 1 else "",
-            text=score_text(verdict.score),
-        )
-        for verdict in answer.verdicts
-    ]
-    tokens = {"input": answer.input_tokens, "output": answer.output_tokens}
-    for kind, number in tokens.items():
+    facts = []
+    for verdict in answer.verdicts:
+        sign = ""
+        if verdict.metric not in graded or verdict.outcome == "error":
+            sign = styled(verdict.outcome, fg=_COLOURS.get(verdict.outcome), bold=True)
+        name = verdict.metric if len(answer.verdicts) > 1 else ""
+        line = "[?{sign} ][?{name} ]score {score:score}"
+        facts.append(spell(line, verdict, sign=sign, name=name))
+    for kind, number in (("input", answer.input_tokens), ("output", answer.output_tokens)):
         if number is not None:
             facts.append(f"{tokens_text(number)} {kind} {'token' if number == 1 else 'tokens'}")
     if answer.latency_ms is not None:
@@ -337,7 +340,7 @@ def show(corpus: str, question: str, full: bool, **options: Any) -> None:
 
     stages = ("read", "search")
     shown = run_reading(run, corpus, question, stages=stages, limited=False, **options)
-    print_found(
+    print_answer(
         shown,
         text=lambda: _print_shown(shown, full=full),
         html=lambda: print_exactly(shown.to_page(corpus)),
@@ -353,10 +356,7 @@ def _print_shown(shown: Shown, *, full: bool) -> None:
         say("{evaluation_name:bold}, sample {sample}, hash {sample_hash}", question, sample=sample)
         for tally in question.tallies:
             _print_tally(tally, question)
-        printer.print_question(question)
-        for answer in question.answers:
-            click.echo()
-            printer.print_answer(answer)
+        printer.print(question)
         if not question.answers:
             click.echo("\nno answer matches the filters")
     printer.print_notice()
@@ -426,10 +426,10 @@ def compare(corpus: str, full: bool, **options: Any) -> None:
 
     options["metric_pair"] = options["metric_pair"] or ()
     result = run_reading(run, corpus, **options, notice=print_notice, limited=False)
-    print_found(result, text=lambda: _print_comparison(result, full=full))
+    print_answer(result, text=lambda: _print_comparison(result, full=full))
     if not result.evaluations and not result.metrics:
         print_error(f"no evaluation has records of both {result.a} and {result.b}")
-        raise click.exceptions.Exit(1)
+        raise Exit(1)
 
 
 def _interval(agreement: Agreement) -> str:
@@ -438,27 +438,13 @@ def _interval(agreement: Agreement) -> str:
     return spell("{kappa_low:.3f} to {kappa_high:.3f}", agreement)
 
 
-_AGREEMENT: Spellings = {
-    "evaluation": "{evaluation_name}",
-    "answers": "{answers:,}",
-    "agree": "{agreement:.1%}",
-    "kappa": "{kappa:.3f}",
-    "95% interval": _interval,
-    "both right": "{both_right:,}",
-    "only M1": "{only_first:,}",
-    "only M2": "{only_second:,}",
-    "neither": "{both_wrong:,}",
-}
-
-
 def _print_agreement(result: Comparison) -> None:
     for number, metric in enumerate(result.metrics, start=1):
         say("M{number}  {metric:bold}", number=number, metric=metric)
-    click.echo()
-    hidden = ("neither", "both right", "95% interval")
-    print_table(table_of(result.agreement, _AGREEMENT, hidden=hidden))
-    say("  {:dim}", "only M1: right by M1, wrong by M2; interval: jackknife over questions")
-    for line in cluster_in_words(result.cluster):
+    table = table_of("agreement", result.agreement, {"95% interval": _interval})
+    print_lines(["", *table_lines(table)])
+    explanations = ["only M1: right by M1, wrong by M2; interval: jackknife over questions"]
+    for line in explanations + cluster_in_words(result.cluster):
         say("  {:dim}", line)
     for agreement in result.agreement:
         judged = {"M1": agreement.judged_by_first, "M2": agreement.judged_by_second}
@@ -470,8 +456,10 @@ def _print_agreement(result: Comparison) -> None:
                 )
                 say(line, agreement, number=number, verb=verb, by=metric)
         for answer in agreement.disputed:
-            line = "  {model_id}, sample {sample_id}, hash {start}: right by {right_by} only"
-            say(line, answer, start=answer.sample_hash[:12])
+            line = (
+                "  {model_id}, sample {sample_id}, hash {sample_hash:.12}: right by {right_by} only"
+            )
+            say(line, answer)
 
 
 def _print_comparison(result: Comparison, *, full: bool) -> None:
@@ -480,8 +468,7 @@ def _print_comparison(result: Comparison, *, full: bool) -> None:
         return
     say("A  {a:bold}\nB  {b:bold}\n", result)
     if result.evaluations:
-        hidden = ("ties", "p", "questions", "A", "B")
-        print_table(table_of(result.evaluations, _COMPARED, hidden=hidden))
+        print_lines(table_lines(table_of("compared", result.evaluations, _COMPARED)))
     _print_remarks(result)
     printer = AnswerPrinter(full=full)
     for scope in result.evaluations:
@@ -489,11 +476,9 @@ def _print_comparison(result: Comparison, *, full: bool) -> None:
             click.echo()
             head = "{title:bold}, example {number}: {about}"
             say(head, title=_title(scope), number=number, about=_about(example, scope))
-            say("{:dim}", spell("sample {sample_id}, hash {sample_hash}", example.question))
-            printer.print_question(example.question)
-            for answer in example.question.answers:
-                click.echo()
-                printer.print_answer(answer, "A  " if answer.model_id == result.a else "B  ")
+            question = example.question
+            say("{:dim}", spell("sample {sample_id}, hash {sample_hash}", question))
+            printer.print(question, {result.b: "B  ", result.a: "A  "})
     printer.print_notice()
 
 
@@ -503,27 +488,21 @@ def _title(scope: ComparedEvaluation) -> str:
 
 
 def _marked_title(scope: ComparedEvaluation) -> str:
-    graded = "*" if scope.graded else ""
-    return f"{_title(scope)}{graded}{' ↓' if scope.lower_is_better else ''}"
+    return _title(scope) + "*" * scope.graded + " ↓" * scope.lower_is_better
 
 
 def _points(scope: ComparedEvaluation, difference: float | None) -> float | None:
-    each = points_per_unit(other_scale=scope.other_scale)
-    return None if difference is None else each * difference
+    if difference is None:
+        return None
+    return difference * points_per_unit(other_scale=scope.other_scale)
 
 
 _GRADED = "* graded: mean scores; higher is better, where no ↓ says that lower is"
-_COMPARED: Spellings = {
+_COMPARED: dict[str, Spelling] = {
     "evaluation": _marked_title,
-    "questions": "{questions:,}",
     "A": lambda scope: value_text(scope.a, graded=scope.graded),
     "B": lambda scope: value_text(scope.b, graded=scope.graded),
-    "points": lambda scope: format_points(_points(scope, scope.difference)),
-    "wins": "{wins:,}",
-    "losses": "{losses:,}",
-    "ties": "{ties:,}",
-    "p": lambda scope: format_p(scope.p),
-    "adjusted p": lambda scope: format_p(scope.p_adjusted),
+    "points": lambda scope: spell("{:points}", _points(scope, scope.difference)),
 }
 
 

@@ -4,32 +4,39 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.exceptions import Exit
 
 from fastrec.cli.console import (
     allow_broken_pipe,
     explain_damage,
     format_repairable,
-    format_timing,
     print_error,
     print_exactly,
+    print_json,
     print_notice,
     print_stderr,
+    safe,
     say,
     spell,
+    styled,
 )
 from fastrec.cli.options import command
-from fastrec.cli.output import asked, print_found, run_with_progress, warn_of_terminal
-from fastrec.cli.tables import locations_text, print_findings, print_groups
-from fastrec.errors import counted, shown
+from fastrec.cli.output import asked, print_answer, run_with_progress, warn_of_terminal
+from fastrec.errors import shown
 
 if TYPE_CHECKING:
     from fastrec.commands.check_pairs import PairCheck
     from fastrec.commands.rejects import RejectGroup, Rejects
     from fastrec.commands.validate import UpgradeReport, Validation
     from fastrec.commands.verify import Verification
+    from fastrec.judge.findings import FindingGroup
+
+_MOST_GROUPS = 20  # more do not fit on a screen
+_Remarks = tuple[str, Sequence[str]]  # at the end of a line, and below it
 
 
 @command()
@@ -72,39 +79,35 @@ def validate(paths: tuple[str, ...], strict: bool, **options: Any) -> None:
             )
         print_findings(report, asked().output_format, "--json-log FILE")
         if asked().output_format != "json":
-            _print_upgrade(report.upgrade)
+            if report.upgrade:
+                _print_upgrade(report.upgrade)
             versions = [f"{name} ({count:,})" for name, count in report.versions.items()]
             if len(versions) > 1:
                 say("versions: {}", ", ".join(versions))
-            _print_verdict(report, good=not failed and not report.bad_shards)
+            good = not failed and not report.bad_shards
+            schema = "".join(report.versions) if len(versions) == 1 else ""
+            say(_VERDICT, report, good=good, schema=schema)
         if report.repairable:
             by_code = report.repairable_by_code
             print_notice(format_repairable(report.repairable, by_code, report.invalid, "invalid"))
     if failed or report.bad_shards:
-        raise click.exceptions.Exit(3 if report.bad_shards else 1)
+        raise Exit(3 if report.bad_shards else 1)
 
 
-def _print_upgrade(upgrade: UpgradeReport | None) -> None:
-    if upgrade is None:
-        return
+_VERDICT = (
+    "{good:valid/not valid}: {lines:line}, {valid:,} valid[? ({repaired:,} repaired)], "
+    "{invalid:,} invalid, {warnings:warning}[?, {blank:,} blank]"
+    "[?, {bad_shards:,} of {shards:shard} unreadable][?, schema {schema}] ({:timing})"
+    "[?; stopped at --max-errors{stopped_early:if}]"
+)
+
+
+def _print_upgrade(upgrade: UpgradeReport) -> None:
     say("upgrade to {target}: {records:record} of earlier versions", upgrade)
     for step in upgrade.steps:
         say("  {code:cyan}  {count:,} ×", step)
         say("    {meaning}", step)
-        say("    {}", locations_text(step.locations, step.count))
-
-
-def _print_verdict(report: Validation, *, good: bool) -> None:
-    say(
-        "{good:valid/not valid}: {lines:line}, {valid:,} valid[? ({repaired:,} repaired)], "
-        "{invalid:,} invalid, {warnings:warning}[?, {blank:,} blank]"
-        "[?, {bad_shards:,} of {shards:shard} unreadable][?, schema {schema}] ({timing})"
-        "[?; stopped at --max-errors{stopped_early:if}]",
-        report,
-        good=good,
-        schema=next(iter(report.versions)) if len(report.versions) == 1 else "",
-        timing=format_timing(report.text_bytes, report.seconds),
-    )
+        say("    {}", locations_text(step))
 
 
 @command()
@@ -152,41 +155,37 @@ def check_pairs(directories: tuple[str, ...], allow_warnings: bool, jobs: int) -
         if output_format != "json" and (report.aggregates or report.samples or not report.ok):
             _print_counts(report, is_ok)
     if not is_ok:
-        raise click.exceptions.Exit(3 if report.bad_files else 1)
+        raise Exit(3 if report.bad_files else 1)
     if not report.aggregates and not report.samples:
         print_error(
             "there is nothing to check: no aggregates (<uuid>.json) and no samples files "
             "(<uuid>_samples.jsonl)"
         )
-        raise click.exceptions.Exit(2)
+        raise Exit(2)
 
 
 def _print_counts(report: PairCheck, is_ok: bool) -> None:
-    reasons = [f"{count:,} {reason}" for reason, count in report.not_compared.items()]
+    others = ", ".join(f"{count:,} {reason}" for reason, count in report.not_compared.items())
     if report.results:
         say(
             "scores of {results:result}: {reproduced:,} reproduced by the rows, {different:,} "
-            "different[?, {others:,} not compared ({reasons})]",
+            "different[?, {number:,} not compared ({others})]",
             report,
-            others=sum(report.not_compared.values()),
-            reasons=", ".join(reasons),
+            number=sum(report.not_compared.values()),
+            others=others,
         )
-    for lacking, fact in (
-        (report.without_checksum, "checksum"),
-        (report.without_total_rows, "number of rows"),
-    ):
+    facts = {"checksum": report.without_checksum, "number of rows": report.without_total_rows}
+    for fact, lacking in facts.items():
         if lacking:
             text = "{lacking:,} of {pairs:pair}: the aggregate states no {fact}"
             say(text, report, lacking=lacking, fact=fact)
-    findings = f"{counted(report.errors, 'error')}, {counted(report.warnings, 'warning')}"
     say(
         "{is_ok:OK/not OK}: [?{findings}; ]{pairs:pair}, {aggregates:aggregate}, "
         "{samples:samples file}, {rows:row}[?, {ignored:other file} ignored]"
-        "[?, {bad_files:file} unreadable] ({timing})",
+        "[?, {bad_files:file} unreadable] ({:timing})",
         report,
         is_ok=is_ok,
-        findings=findings if report.codes else "",
-        timing=format_timing(report.text_bytes, report.seconds),
+        findings=report.codes and spell("{errors:error}, {warnings:warning}", report),
     )
 
 
@@ -219,7 +218,7 @@ def rejects(corpus: str, code: tuple[str, ...], extract: str | None) -> None:
         with explain_damage(corpus):
             result = run(corpus, code=code, extract=stdout if extract == "-" else extract)
         if extract is None:
-            print_found(result, text=lambda: _print_rejects(result, code))
+            print_answer(result, text=lambda: _print_rejects(result, code))
         else:
             _print_extracted(result, extract)
 
@@ -228,16 +227,12 @@ def _print_rejects(rejects: Rejects, code: tuple[str, ...]) -> None:
     if not rejects.lines:
         click.echo(f"no line was rejected{' as ' if code else ''}{' or '.join(code)}")
         return
-    print_groups(
-        rejects.groups,
-        rejects.lines,
-        "lines with other errors; --code CODE lists one code",
-        _about_rejects,
-    )
+    rest = "lines with other errors; --code CODE lists one code"
+    print_groups(rejects.groups, rejects.lines, rest, _about_rejects)
     if rejects.repairable:
         click.echo(format_repairable(rejects.repairable, rejects.repairable_by_code, rejects.lines))
     counts = ", ".join(f"{count:,} {code}" for code, count in rejects.codes.items())
-    click.echo(f"{counted(rejects.lines, 'rejected line')}: {counts}")
+    say("{lines:rejected line}: {counts}", rejects, counts=counts)
 
 
 def _about_rejects(group: RejectGroup) -> tuple[str, list[str]]:
@@ -248,7 +243,7 @@ def _about_rejects(group: RejectGroup) -> tuple[str, list[str]]:
         times = error.count if group.count > 1 else 0
         lines.append(spell("also {path}: {message} [{code}][?  {times:,} ×]", error, times=times))
     if group.unlisted:
-        lines.append(f"and {counted(group.unlisted, 'more error')}")
+        lines.append(spell("and {unlisted:more error}", group))
     return f"; --repair would keep {kept} of them" if group.repairable else "", lines
 
 
@@ -261,7 +256,7 @@ class _Terminal(io.BytesIO):
 
 
 def _print_extracted(rejects: Rejects, target: str) -> None:
-    where = "" if target == "-" else f" written to {shown(target)}"
+    where = "" if target == "-" else shown(target)
     sys.stdout.buffer.flush()
     for line in rejects.truncated:
         print_notice(
@@ -269,10 +264,11 @@ def _print_extracted(rejects: Rejects, target: str) -> None:
             "its shard"
         )
     lines = rejects.lines - len(rejects.truncated)
-    print_stderr(f"{counted(lines, 'rejected line')}{where}" if lines else "no line was rejected")
+    counts = spell("{lines:rejected line}[? written to {where}]", lines=lines, where=where)
+    print_stderr(counts if lines else "no line was rejected")
     if lines and where:
         print_notice(
-            f"correct the lines in their places, then: fastrec normalize … --fixes {shown(target)}"
+            f"correct the lines in their places, then: fastrec normalize … --fixes {where}"
         )
 
 
@@ -299,9 +295,9 @@ def verify(corpus: str, jobs: int) -> None:
 
     result = run_with_progress(run, corpus, stages=("check",), jobs=jobs)
     print_notice(*result.notices)
-    print_found(result, text=lambda: _print_verification(result))
+    print_answer(result, text=lambda: _print_verification(result))
     if not result.ok:
-        raise click.exceptions.Exit(1)
+        raise Exit(1)
 
 
 def _print_verification(result: Verification) -> None:
@@ -310,9 +306,66 @@ def _print_verification(result: Verification) -> None:
     for problem in result.problems:
         say("{file}[?:{line}]: {message} [{kind}]", problem)
     say(
-        "{ok:OK/damaged}: [?{problems:problem}; ]{parts:part}, {records:record} ({timing})",
-        result,
-        timing=format_timing(result.text_bytes, result.seconds),
+        "{ok:OK/damaged}: [?{problems:problem}; ]{parts:part}, {records:record} ({:timing})", result
     )
     for line in skipped_lines(result.skipped):
         say("{}", line)
+
+
+def print_findings(report: Validation | PairCheck, output_format: str, where: str) -> None:
+    """Print the findings of a command as `text`, `json` or `github`.
+
+    `where` says what lists those that text omits.
+    """
+    if output_format == "json":
+        print_json(report)
+    elif output_format == "text":
+        print_groups(report.groups, sum(report.codes.values()), f"other findings; {where} has more")
+    else:
+        for group in report.groups:
+            click.echo(_workflow_command(group))
+
+
+def _workflow_command(group: FindingGroup) -> str:
+    """Spell a command of a GitHub workflow, which shows the group beside its first line."""
+    first = group.locations[0]
+    more = f" (and {group.count - 1:,} more)" if group.count > 1 else ""
+    message = f"{group.path}: {group.message} [{group.code}]{more}"
+    level = "notice" if group.severity == "note" else group.severity
+    source = _escaped_for_workflow(first.source, "\r\n%:,")
+    text = _escaped_for_workflow(message, "\r\n%")
+    return f"::{level} file={source},line={first.line},title={group.code}::{text}"
+
+
+def _escaped_for_workflow(text: str, special: str) -> str:
+    return safe("".join(f"%{ord(char):02X}" if char in special else char for char in text))
+
+
+def print_groups(
+    groups: Sequence[FindingGroup],
+    count: int,
+    rest: str,
+    about: Callable[[Any], _Remarks] = lambda _: ("", ()),
+) -> None:
+    """Print the first groups of findings, each with its number and an example.
+
+    `rest` describes the findings that are not shown, out of `count`; `about` makes remarks on a
+    group.
+    """
+    colours = {"error": "red", "warning": "yellow"}
+    for group in groups[:_MOST_GROUPS]:
+        remark, further = about(group)
+        severity = styled(group.severity, fg=colours.get(group.severity, "cyan"))
+        line = "{severity} {code}  {count:,} ×[?, judged as {version}]{remark}"
+        say(line, group, severity=severity, remark=remark)
+        say("    {path}: {message}", group)
+        for line in (locations_text(group), *further):
+            say("    {}", line)
+    if hidden := count - sum(group.count for group in groups[:_MOST_GROUPS]):
+        click.echo(f"… and {hidden:,} {rest}")
+
+
+def locations_text(found: Any) -> str:
+    """Say where the first lines of a group are."""
+    places = ", ".join(f"{location.source}:{location.line}" for location in found.locations)
+    return f"{places}, …" if found.count > len(found.locations) else places

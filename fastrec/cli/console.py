@@ -8,6 +8,7 @@ values are attributes of an item or keyword arguments:
     {lines:line}       a count with its noun: 1 line, 1,205 lines; of a text or list, its length
     {title:bold}       a style: bold, dim, or a colour
     {ok:OK/damaged}    a verdict, in green or red
+    {bytes:size}       in one of these formats: size, timing, p, points, score, path
     {found:if}         nothing; see below
     [?, {blank:,} blank]     left out if one of its values is 0, empty or None
     [??{score:.3f}]          left out if one of its values is None
@@ -21,12 +22,13 @@ import re
 import shutil
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any, TextIO
 
 import click
+from click.exceptions import Exit
 
 from fastrec.errors import CorpusError, ShardError, ShardLimitError, counted, listed, naming, shown
 
@@ -80,7 +82,7 @@ def spell(template: str, item: object = None, /, **values: object) -> str:
             part += literal
             if name is not None:
                 value = values[name] if name in values else value_of(item)
-                is_empty = is_empty or (value is None if mark == "??" else not value)
+                is_empty |= value is None if mark == "??" else not value
                 part += _spell_value(value, spec)
         if not mark or not is_empty:
             text += part
@@ -97,10 +99,10 @@ def _parsed(template: str) -> list[tuple[str, list[_Field]]]:
 
     parts: list[tuple[str, list[_Field]]] = []
     for mark, optional, plain in _PARTS.findall(template):
-        fields: list[_Field] = []
-        for literal, name, spec, _ in Formatter().parse(optional or plain):
-            value_of = attrgetter(name) if name else _itself
-            fields.append((literal, name, spec or "", value_of))
+        fields: list[_Field] = [
+            (literal, name, spec or "", attrgetter(name) if name else _itself)
+            for literal, name, spec, _ in Formatter().parse(optional or plain)
+        ]
         parts.append((mark, fields))
     return parts
 
@@ -109,10 +111,10 @@ def _itself(item: object) -> object:
     return item
 
 
-def _spell_value(value: object, spec: str) -> str:
-    if value is None:
-        from fastrec.wording import NONE
+def _spell_value(value: Any, spec: str) -> str:
+    from fastrec.wording import NONE, score_text
 
+    if value is None:
         return NONE
     if spec == "if":
         return ""
@@ -122,16 +124,20 @@ def _spell_value(value: object, spec: str) -> str:
     if not spec or spec in _STYLES:
         text = value if isinstance(value, str) else str(value)
         return styled(text, **_STYLES[spec]) if spec else safe(text)
-    if hasattr(value, "__len__") and spec[0] not in "<>":
+    if spec == "score":
+        return score_text(value)
+    if spec in _FORMATS:
+        return safe(_FORMATS[spec](value))
+    if hasattr(value, "__len__") and spec[0] not in "<>.":
         value = len(value)
     is_noun = len(spec) > 1 and spec[:2].isalpha()
     return counted(value, spec) if is_noun and isinstance(value, int) else format(value, spec)
 
 
-def format_bytes(size: int) -> str:
+def format_size(size: int) -> str:
     """Format a number of bytes.
 
-    >>> [format_bytes(size) for size in (123, 45_600, 7_890_000, 1_234_000_000)]
+    >>> [format_size(size) for size in (123, 45_600, 7_890_000, 1_234_000_000)]
     ['123 B', '45.6 kB', '7.9 MB', '1.23 GB']
     """
     if size < 1_000:
@@ -141,37 +147,44 @@ def format_bytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size < 1_000_000_000 else f"{size / 1e9:.2f} GB"
 
 
-def format_timing(size: int, seconds: float) -> str:
-    return f"{format_bytes(size)} {format_speed(size, seconds)}"
+def format_speed(result: Any) -> str:
+    """Format how long the text of a result took, and how fast that was."""
+    speed = result.text_bytes / 1e6 / max(result.seconds, 1e-9)
+    return f"in {result.seconds:.2f} s, {speed:,.0f} MB/s"
 
 
-def format_speed(size: int, seconds: float) -> str:
-    """Format how long some text took, and how fast that was.
-
-    >>> format_speed(4_600_000_000, 2.0)
-    'in 2.00 s, 2,300 MB/s'
-    """
-    return f"in {seconds:.2f} s, {size / 1e6 / max(seconds, 1e-9):,.0f} MB/s"
+def _format_timing(result: Any) -> str:
+    return f"{format_size(result.text_bytes)} {format_speed(result)}"
 
 
-def format_p(p: float | None) -> str:
+def _format_p(p: float) -> str:
     """Format a p-value. One that is too small for a number is not 0.
 
-    >>> format_p(1.0), format_p(0.04321), format_p(0.0000123), format_p(0.0), format_p(None)
-    ('1', '0.0432', '1e-05', '<1e-300', '–')
+    >>> _format_p(1.0), _format_p(0.04321), _format_p(0.0000123), _format_p(0.0)
+    ('1', '0.0432', '1e-05', '<1e-300')
     """
-    if p is None or p == 0:
-        return "–" if p is None else "<1e-300"
-    return "1" if p == 1 else f"{p:.4f}" if p >= 0.0001 else f"{p:.0e}"
+    if p in (0, 1):
+        return "1" if p else "<1e-300"
+    return f"{p:.4f}" if p >= 0.0001 else f"{p:.0e}"
 
 
-def format_points(points: float | None) -> str:
+def _format_points(points: float) -> str:
     """Format a difference in percentage points.
 
-    >>> format_points(1.234), format_points(-0.0), format_points(None)
-    ('+1.23', '0.00', '–')
+    >>> _format_points(1.234), _format_points(-0.0)
+    ('+1.23', '0.00')
     """
-    return spell("{:+.2f}", points) if points != 0 else "0.00"
+    return f"{points:+.2f}" if points else "0.00"
+
+
+_FORMATS: dict[str, Callable[[Any], str]] = {
+    "size": format_size,
+    "speed": format_speed,
+    "timing": _format_timing,
+    "p": _format_p,
+    "points": _format_points,
+    "path": shown,
+}
 
 
 def format_repairable(
@@ -250,8 +263,8 @@ def wrap(line: str, width: int | None) -> list[str]:
     used = 0
     for word in _WORDS.findall(line):
         if used + (size := width_of(word)) <= width:
-            current = current + word
-            used = used + size
+            current += word
+            used += size
             continue
         if current.strip():
             lines.append(current.rstrip())
@@ -277,8 +290,6 @@ def _pieces(text: str, width: int) -> Iterator[str]:
 
 # Functions that erase a line that is drawn again and again.
 _status_lines: list[Callable[[], None]] = []
-# The names of columns that the terminal was too narrow for, until `print_hidden` lists them.
-hidden_columns: dict[str, None] = {}
 
 
 def print_json(document: object) -> None:
@@ -291,11 +302,9 @@ def print_json(document: object) -> None:
     click.echo(msgspec.json.format(_escape_json(text)))
 
 
-def print_hidden() -> None:
-    if hidden_columns:
-        names = ", ".join(hidden_columns)
-        print_notice(f"the terminal is too narrow for these columns: {names}")
-        hidden_columns.clear()
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines, all at once: there can be a million of them."""
+    click.echo("\n".join(lines))
 
 
 def print_exactly(lines: bytes) -> None:
@@ -348,27 +357,23 @@ def print_stderr(text: str) -> None:
 
 
 def print_error(message: str) -> None:
-    first, *rest = message.split("\n")
-    print_stderr(f"{click.style('error:', fg='red', bold=True)} {safe(first)}")
-    for line in rest:
-        print_stderr(safe(line))
+    _print_message(f"error: {message}".split("\n"), fg="red", bold=True)
 
 
 def print_notice(*messages: str) -> None:
     for message in messages:
-        print_stderr(f"{click.style('note:', fg='cyan')} {safe(message)}")
+        _print_message([f"note: {message}"], fg="cyan")
 
 
-def print_warning(lines: Sequence[str]) -> None:
-    """Print a message of any number of lines on stderr.
+def print_warning(lines: Iterable[str]) -> None:
+    _print_message(lines, fg="yellow", bold=True)
 
-    The first begins with a word and a colon.
-    """
+
+def _print_message(lines: Iterable[str], **style: Any) -> None:
+    """Print lines on stderr. The first begins with a word and a colon, which get the style."""
     for number, line in enumerate(map(safe, lines)):
         word, colon, rest = line.partition(":")
-        print_stderr(
-            line if number else f"{click.style(word + colon, fg='yellow', bold=True)}{rest}"
-        )
+        print_stderr(line if number else f"{click.style(word + colon, **style)}{rest}")
 
 
 @contextlib.contextmanager
@@ -385,15 +390,21 @@ def status_line(erase: Callable[[], None]) -> Iterator[None]:
         erase()
 
 
-def exit_if_damaged(files: Sequence[str]) -> None:
-    """End with exit code 1 if files of a corpus are missing or cut, which no number needed."""
-    if files:
-        named = listed([*map(shown, files)], 3)
+def exit_if_incomplete(records: object, damaged: Sequence[str]) -> None:
+    """End with exit code 1 if there are no records, or if files of the corpus are damaged.
+
+    These files are missing or cut, but no number needed them.
+    """
+    if not records:
+        print_error("there are no records")
+    elif damaged:
         print_error(
-            f"missing or cut: {named}\nThe numbers are right, but the corpus is damaged; normalize "
-            "again. `fastrec verify` lists all problems."
+            f"missing or cut: {listed([*map(shown, damaged)], 3)}\nThe numbers are right, but the "
+            "corpus is damaged; normalize again. `fastrec verify` lists all problems."
         )
-        raise click.exceptions.Exit(1)
+    else:
+        return
+    raise Exit(1)
 
 
 @contextlib.contextmanager
@@ -405,12 +416,9 @@ def explain_damage(*corpora: str) -> Iterator[None]:
     try:
         yield
     except (ShardError, CorpusError) as exc:
-        is_damage = not isinstance(exc, ShardLimitError)
-        if (
-            is_damage
-            and "fastrec verify" not in str(exc)
-            and "this version of fastrec reads" not in str(exc)
-        ):
+        text = str(exc)
+        says_what_to_do = "fastrec verify" in text or "this version of fastrec reads" in text
+        if not says_what_to_do and not isinstance(exc, ShardLimitError):
             inside = [corpus for corpus in corpora if exc.path.startswith(os.path.join(corpus, ""))]  # noqa: PTH118
             corpus = shown((inside or corpora)[0])
             exc.add_note(

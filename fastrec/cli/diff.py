@@ -8,13 +8,11 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-import click
+from click.exceptions import Exit
 
 from fastrec.cli.console import (
     explain_damage,
-    format_p,
-    format_points,
-    format_timing,
+    print_lines,
     print_notice,
     print_stderr,
     safe,
@@ -23,15 +21,15 @@ from fastrec.cli.console import (
     styled,
 )
 from fastrec.cli.options import command
-from fastrec.cli.output import asked, print_found
+from fastrec.cli.output import asked, print_answer
 from fastrec.cli.tables import (
     Section,
-    Spellings,
+    Spelling,
     escaped,
-    markdown_sections,
+    markdown_lines,
     more_rows,
-    print_sections,
     table_of,
+    text_lines,
 )
 from fastrec.errors import counted, listed
 from fastrec.wording import NONE, POINTS, cluster_in_words, power_text, titles
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
 _MOST_MODELS = 20  # per evaluation
 _MOST_FIELDS = 10
 _MOST_NAMES = 3  # in a sentence
-_OPTIONAL = ("better", "worse", "old", "p", "questions")  # hidden on a narrow terminal
 _ALONE = ("missing", "new")  # the model has records in one of the corpora only
 _TESTS = {
     ("accuracy", "mcnemar"): "exact McNemar test",
@@ -59,13 +56,8 @@ _scope = attrgetter("evaluation_name", "metric")
 
 def _rank(model: ModelDifference) -> tuple[object, ...]:
     """Sort the worst first: regressed, missing and incomplete models, then by the loss."""
-    order = {"missing": 0, "incomplete": 1}
-    return (
-        not model.regressed,
-        order.get(model.status, 2),
-        model.points is None,
-        model.points or 0,
-    )
+    status = {"missing": 0, "incomplete": 1}.get(model.status, 2)
+    return not model.regressed, status, model.points is None, model.points or 0
 
 
 def _number(model: ModelDifference, number: int) -> str:
@@ -99,16 +91,12 @@ def _remark(model: ModelDifference) -> str:
     return ", ".join(remarks)
 
 
-_COLUMNS: Spellings = {
-    "model": "{model_id}",
+_COLUMNS: dict[str, Spelling] = {
     "questions": _questions,
     "old": lambda model: _mean(model, model.old_accuracy, model.old_score),
     "new": lambda model: _mean(model, model.new_accuracy, model.new_score),
-    "points": lambda model: format_points(model.points),
     "worse": lambda model: _number(model, model.worse),
     "better": lambda model: _number(model, model.better),
-    "p": lambda model: format_p(model.p),
-    "adjusted p": lambda model: format_p(model.p_adjusted),
     "errors": _errors,
     "": _remark,
 }
@@ -128,10 +116,8 @@ def _model_sections(result: Difference) -> Iterator[Section]:
     title_of = _titles(result)
     for _, group in groupby(result.models, key=_scope):
         models = sorted(group, key=_rank)
-        spellings = _COLUMNS
-        if not _has_errors(models):
-            spellings = {name: column for name, column in _COLUMNS.items() if name != "errors"}
-        table = table_of(models[:_MOST_MODELS], spellings, hidden=_OPTIONAL)
+        without = () if _has_errors(models) else ("errors",)
+        table = table_of("diff", models[:_MOST_MODELS], _COLUMNS, without)
         notes = more_rows(len(models) - _MOST_MODELS, "model", "--format json")
         tested = [
             (model.detectable, model.points, model.questions_needed)
@@ -192,36 +178,27 @@ def _tests(models: Sequence[ModelDifference]) -> Iterator[str]:
 def _other_sections(result: Difference) -> Iterator[Section]:
     """Make tables of changed fields, and of examples of each kind."""
     if result.fields:
-        fields = table_of(
-            result.fields[:_MOST_FIELDS], {"field": "{path}", "records": "{records:,}"}
-        )
+        fields = table_of("fields", result.fields[:_MOST_FIELDS])
         notes = more_rows(len(result.fields) - _MOST_FIELDS, "field", "--format json")
         yield Section("changed fields", counted(len(result.fields), "field"), fields, notes)
     title_of = _titles(result)
     if losing := [model for model in result.models if model.losses]:
-        causes: Spellings = {"model": "{model_id}", "evaluation": title_of, "causes": _causes}
-        table = table_of(losing[:_MOST_MODELS], causes, causes)
+        own = {"evaluation": title_of, "causes": _causes}
+        table = table_of("losses", losing[:_MOST_MODELS], own)
         notes = more_rows(len(losing) - _MOST_MODELS, "model", "--format json")
         yield Section("right answers that are wrong now", "by cause", table, notes)
     for model in result.models:
+        title = title_of(model)
         if model.lost:
-            lost = {"sample_id": "{sample_id}", "cause": "{cause}"}
-            table = table_of(model.lost, lost, lost)
-            yield Section(f"lost: {model.model_id}", title_of(model), table)
+            yield Section(f"lost: {model.model_id}", title, table_of("lost", model.lost))
         if model.flips:
             mean = ".4g" if model.measure == "score" else ".0%"
-            flips = {"sample_id": "{sample_id}", "old": f"{{old:{mean}}}", "new": f"{{new:{mean}}}"}
-            table = table_of(model.flips, flips)
-            yield Section(f"worse or better: {model.model_id}", title_of(model), table)
-    records: Spellings = {
-        "evaluation": title_of,
-        "model": "{model_id}",
-        "sample_id": "{sample_id}",
-        "run": "{evaluation_id}",
-    }
+            means = {"old": f"{{old:{mean}}}", "new": f"{{new:{mean}}}"}
+            table = table_of("flips", model.flips, means)
+            yield Section(f"worse or better: {model.model_id}", title, table)
     for kind in ("added", "removed", "changed", "relabelled", "repeats"):
         if examples := getattr(result.examples, kind):
-            table = table_of(examples, records, left=records)
+            table = table_of("examples", examples, {"evaluation": title_of})
             yield Section(kind, counted(len(examples), "example"), table)
 
 
@@ -251,19 +228,19 @@ def _verdict(result: Difference) -> tuple[str, str]:
         "[?, {unanswered:,} without answers in OLD]",
         **dict.fromkeys(("compared", "missing", "incomplete", "unanswered"), 0) | statuses,
     )
-    p_value = f"{'adjusted p' if result.p_adjust == 'bh' else 'p'} < {result.p:g}"
+    is_adjusted = result.p_adjust == "bh"
+    p_value = f"{'adjusted p' if is_adjusted else 'p'} < {result.p:g}"
     if result.failed:
         word = result.failures[0].reason.replace("regressed", "regression")
         return word, f"{_reasons(result)}; {numbers}"
     if result.fail_on is not None:
         lost = f"no model lost more than {result.fail_on:g} points with {p_value}"
         return "no regression", f"{lost}; {numbers}"
-    p_of = attrgetter("p_adjusted" if result.p_adjust == "bh" else "p")
-    changes = [
-        model.points or 0
-        for model in result.models
-        if p_of(model) is not None and p_of(model) < result.p
-    ]
+    changes = []
+    for model in result.models:
+        p = model.p_adjusted if is_adjusted else model.p
+        if p is not None and p < result.p:
+            changes.append(model.points or 0)
     worse = sum(points < 0 for points in changes)
     scopes = set(map(_scope, result.models))
     per_metric = " and metric" if len(scopes) > len({name for name, _ in scopes}) else ""
@@ -286,14 +263,11 @@ def _reasons(result: Difference) -> str:
 
 
 def _print_text(result: Difference) -> None:
-    print_sections(_model_sections(result), [list(_legend(result))])
-    if result.models:
-        click.echo()
-    others = list(_other_sections(result))
-    print_sections(others, [])
-    if others:
-        click.echo()
-    say("{} ({timing})", _counts(result), timing=format_timing(result.text_bytes, result.seconds))
+    models = text_lines(_model_sections(result), [list(_legend(result))])
+    for lines in (list(models), list(text_lines(_other_sections(result)))):
+        if lines:
+            print_lines([*lines, ""])
+    say("{counts} ({:timing})", result, counts=_counts(result))
     word, sentence = _verdict(result)
     colour = "red" if result.failed else "green" if result.fail_on is not None else None
     say("{word}: {sentence}", word=styled(word, fg=colour, bold=True), sentence=sentence)
@@ -309,7 +283,7 @@ def _markdown(result: Difference) -> Iterator[str]:
     sections = [*_model_sections(result), *_other_sections(result)]
     if sections:
         yield ""
-        yield from markdown_sections(sections, [list(_legend(result))])
+        yield from markdown_lines(sections, [list(_legend(result))])
 
 
 @command()
@@ -364,13 +338,13 @@ def diff(old: str, new: str, by: str, examples: int | None, **options: Any) -> N
     with explain_damage(old, new):
         result = run(old, new, by=by, examples=examples, **options)
     print_notice(*result.notices)
-    print_found(
+    print_answer(
         result,
         text=lambda: _print_text(result),
-        markdown=lambda: click.echo("\n".join(_markdown(result))),
+        markdown=lambda: print_lines(_markdown(result)),
     )
     if result.failed:
         # The output may go to a file, but the reason belongs into the log of a job.
         if output_format != "text":
             print_stderr(safe(": ".join(_verdict(result))))
-        raise click.exceptions.Exit(1)
+        raise Exit(1)

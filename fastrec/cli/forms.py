@@ -17,10 +17,9 @@ from fastrec.cli.console import (
     allow_broken_pipe,
     clip,
     explain_damage,
-    format_bytes,
-    format_speed,
     print_error,
     print_exactly,
+    print_lines,
     print_notice,
     print_stderr,
     safe,
@@ -28,9 +27,9 @@ from fastrec.cli.console import (
     spell,
 )
 from fastrec.cli.options import command
-from fastrec.cli.output import asked, run_reading
-from fastrec.cli.tables import Column, Table, make_table, markdown_table, print_table
-from fastrec.errors import FastrecError, UsageError, shown
+from fastrec.cli.output import asked, run_reading, run_with_progress
+from fastrec.cli.tables import make_table, markdown_table, table_lines
+from fastrec.errors import FastrecError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,18 +39,8 @@ if TYPE_CHECKING:
 _MOST_ROWS = 1000  # printed as a table for people
 _WIDEST = 60  # characters of a cell in such a table
 _KEYWORDS = [
-    "select",
-    "from",
-    "where",
-    "group",
-    "by",
-    "order",
-    "limit",
-    "count",
-    "avg",
-    "distinct",
-    "ilike",
-]
+    "select", "from", "where", "group", "by", "order", "limit", "count", "avg", "distinct", "ilike",
+]  # fmt: skip
 _NUMBERS = ("int", "float", "double", "decimal")
 _PLAIN = frozenset({int, float, str})  # types of cells that CSV has as they are
 
@@ -116,8 +105,8 @@ def _print_schema() -> None:
     for name, text in TABLES.items():
         say("{name:bold}: {text}", name=name, text=text)
         if name == "answers":
-            rows = list(ANSWERS.items())
-            print_table(make_table(["column", "meaning"], rows, left=["meaning"]))
+            table = make_table(["column", "meaning"], list(ANSWERS.items()), left=["meaning"])
+            print_lines(table_lines(table))
 
 
 def _run(tables: Tables, query: str, output_format: str, output: str | None) -> None:
@@ -129,11 +118,11 @@ def _run(tables: Tables, query: str, output_format: str, output: str | None) -> 
     ):
         if result is None:
             return
-        path = None if output is None else stack.enter_context(replacing(output))
-        if path is not None and output_format == "parquet":
-            write_result(result, path)
-            return
-        if path is not None:
+        if output is not None:
+            path = stack.enter_context(replacing(output))
+            if output_format == "parquet":
+                write_result(result, path)
+                return
             out = stack.enter_context(open(path, "w", encoding="utf-8", newline=""))  # noqa: PTH123
             stack.enter_context(contextlib.redirect_stdout(out))
         printers = {"json": _print_json, "csv": _print_csv}
@@ -148,12 +137,10 @@ def _print_json(result: Result) -> None:
     names = result.schema.names
     before = "["
     for batch in result.batches:
-        documents = [encode(dict(zip(names, row, strict=True))) for row in _rows(batch)]
-        texts = [
-            msgspec.json.format(document).decode().replace("\n", "\n  ") for document in documents
-        ]
-        if texts:
-            click.echo(f"{before}\n  " + ",\n  ".join(texts), nl=False)
+        documents = [dict(zip(names, row, strict=True)) for row in _rows(batch)]
+        if documents:
+            text = msgspec.json.format(encode(documents)).decode()
+            click.echo(before + text.removeprefix("[").removesuffix("\n]"), nl=False)
             before = ","
     click.echo("[]" if before == "[" else "\n]")
 
@@ -180,12 +167,15 @@ def _print_rows(result: Result, output_format: str) -> None:
             for row in _rows(batch.slice(0, _MOST_ROWS - len(shown)))
         ]
         total += batch.num_rows
-    kinds = zip(result.schema.names, map(str, result.schema.types), strict=True)
-    table = Table([Column(name, not kind.startswith(_NUMBERS)) for name, kind in kinds], shown)
+    schema = result.schema
+    table = [
+        column._replace(is_left=not str(kind).startswith(_NUMBERS))
+        for column, kind in zip(make_table(schema.names, shown), schema.types, strict=True)
+    ]
     if output_format == "markdown":
-        click.echo("\n".join(markdown_table(table)))
+        print_lines(markdown_table(table))
     elif shown:
-        print_table(table)
+        print_lines(table_lines(table))
     more = total > _MOST_ROWS
     if more or output_format == "text":
         notice = "{total:row}[?{more:if}; the first {most:,} are shown, --format csv has all]"
@@ -205,7 +195,7 @@ def _values(column: pa.Array) -> list[Any]:
 
 def _cell(value: Any, widest: int | None) -> str:
     text = f"{value:.6g}" if isinstance(value, float) else safe(_text(value))
-    return text if widest is None else clip(text, widest)
+    return clip(text, widest)
 
 
 def _text(value: Any) -> str:
@@ -224,49 +214,45 @@ def _encoder() -> Callable[[Any], bytes]:
 
 
 def _prompt(tables: Tables) -> None:
-    with _history():
-        if sys.stdin.isatty():
-            click.echo(
-                "SQL over the tables answers, questions, models and records. \\d lists them, \\q "
-                "leaves."
-            )
-        lines: list[str] = []
-        while True:
-            is_last = False
+    is_terminal = sys.stdin.isatty()
+    if is_terminal:
+        click.echo(
+            "SQL over the tables answers, questions, models and records. \\d lists them, "
+            "\\q leaves."
+        )
+    with _history() if is_terminal else contextlib.nullcontext():
+        text = ""
+        is_last = False
+        while not is_last:
+            line = ""
             try:
-                line = input(("   > " if lines else "sql> ") if sys.stdin.isatty() else "")
+                line = input(("   > " if text else "sql> ") if is_terminal else "")
             except EOFError:
-                line = ""
                 is_last = True
             except KeyboardInterrupt:
                 click.echo()
-                lines = []
+                text = ""
                 continue
-            if not lines and line.strip() in ("\\d", "\\q"):
-                if line.strip() == "\\q":
-                    return
+            if not text and line.strip() == "\\q":
+                return
+            if not text and line.strip() == "\\d":
                 _print_schema()
                 continue
-            lines.append(line)
-            query = "\n".join(lines).strip()
+            text += f"{line}\n"
+            query = text.strip()
             if query and (is_last or query.endswith(";")):
-                lines = []
+                text = ""
                 try:
                     _run(tables, query, "text", None)
                 except FastrecError as exc:
-                    if not sys.stdin.isatty():
+                    if not is_terminal:
                         raise
                     print_error(str(exc))
-            if is_last:
-                return
 
 
 @contextlib.contextmanager
 def _history() -> Iterator[None]:
     """Complete the names of tables and columns, and remember the queries of earlier prompts."""
-    if not sys.stdin.isatty():
-        yield
-        return
     try:
         import readline
     except ImportError:
@@ -345,10 +331,8 @@ def export(corpus: str, output: str, **options: Any) -> None:
     if asked().quiet:
         return
     print_notice(*exported.notices)
-    sizes = f"{format_bytes(exported.text_bytes)} → {format_bytes(exported.bytes)}"
-    speed = format_speed(exported.text_bytes, exported.seconds)
-    line = "{rows:record}: {files:file} in {output}, {sizes} {speed}"
-    print_stderr(spell(line, exported, output=output, sizes=sizes, speed=speed))
+    line = "{rows:record}: {files:file} in {output}, {text_bytes:size} → {bytes:size} {:speed}"
+    print_stderr(spell(line, exported, output=output))
 
 
 @command()
@@ -378,12 +362,13 @@ def report(corpus: str, output: str, **options: Any) -> None:
 
     page = BytesIO()
     target = page if output == "-" else output
-    size = run_reading(run, corpus, target, others=options["trend"], **options)
+    with explain_damage(corpus, *options["trend"]):
+        size = run_with_progress(run, corpus, target, **options)
     if output == "-":
         with allow_broken_pipe():
             print_exactly(page.getvalue())
     else:
-        print_stderr(f"{shown(output)}: {format_bytes(size)}")
+        print_stderr(spell("{output:path}: {size:size}", output=output, size=size))
 
 
 @command()

@@ -50,19 +50,20 @@ def cgroup_limit(root: Path = Path("/")) -> int | None:
     """
     groups: dict[str, str] = {}  # that can limit the memory of this process, by file system
     for line in _lines(root / "proc/self/cgroup"):
-        number, controllers, path = line.split(":", 2)
-        if number == "0":
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
             groups["cgroup2"] = path
         elif "memory" in controllers.split(","):
             groups["cgroup"] = path
     limits: list[int] = []
     for kind, top, mount in _mounts(root):
         group = PurePosixPath(groups.get(kind, ".."))
-        is_visible = ".." not in group.parts and group.is_relative_to(top)
-        inside = group.relative_to(top) if is_visible else PurePosixPath()
+        inside = PurePosixPath()  # if the group is not visible here
+        if ".." not in group.parts and group.is_relative_to(top):
+            inside = group.relative_to(top)
         for folder in (inside, *inside.parents) if kind in groups else ():
             file = root / mount.lstrip("/") / folder / _LIMIT_FILES[kind]
-            # There is no number if the group is not visible here, or if its limit is `max`.
+            # There is no number if the limit is `max`.
             limits += [int(line) for line in _lines(file) if line.isdecimal()]
     return min(limits, default=None)
 
@@ -74,14 +75,13 @@ def _mounts(root: Path) -> Sequence[tuple[str, str, str]]:
         before, _, after = line.partition(" - ")
         kind, _, options = after.split(" ", 2)
         if kind == "cgroup2" or (kind == "cgroup" and "memory" in options.split(",")):
-            top, directory = before.split(" ")[3:5]
-            mounts.append((kind, _unescaped(top), _unescaped(directory)))
+            # A space is \\040, for example.
+            top, directory = (
+                re.sub(r"\\([0-7]{3})", lambda escape: chr(int(escape[1], 8)), path)
+                for path in before.split(" ")[3:5]
+            )
+            mounts.append((kind, top, directory))
     return mounts or _USUAL_MOUNTS
-
-
-def _unescaped(path: str) -> str:
-    """Replace octal escapes, such as \\040 for a space."""
-    return re.sub(r"\\([0-7]{3})", lambda escape: chr(int(escape[1], 8)), path)
 
 
 def _lines(path: Path) -> list[str]:

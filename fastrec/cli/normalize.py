@@ -5,22 +5,22 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from shutil import which
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.exceptions import Exit
 
 from fastrec.cli import memory
 from fastrec.cli.console import (
     allow_broken_pipe,
     clip,
-    format_bytes,
     format_repairable,
-    format_speed,
     print_error,
     print_json,
+    print_lines,
     print_notice,
     print_stderr,
     print_warning,
@@ -30,21 +30,21 @@ from fastrec.cli.console import (
     terminal_width,
     width_of,
 )
-from fastrec.cli.options import Checked, Command, Size, command, option
+from fastrec.cli.options import Command, command, option, parameter, parameter_tables
 from fastrec.cli.output import asked, run_with_progress, warn_of_terminal
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import (
     Section,
     Spelling,
-    Spellings,
+    Table,
     make_table,
     more_rows,
-    print_section,
-    print_table,
+    section_lines,
+    table_lines,
     table_of,
 )
 from fastrec.errors import RefusedError, arguments, counted, listed, shown
-from fastrec.harnesses.registry import HARNESS_NAMES
+from fastrec.harnesses.registry import HARNESSES
 
 if TYPE_CHECKING:
     from fastrec.commands.import_logs.document import Import, ImportedLog
@@ -63,8 +63,8 @@ _EXAMPLES = 3
 
 @command(
     from_=option(
-        f"--from from_ {'|'.join(['auto', *HARNESS_NAMES])}",
-        f"Harness whose logs are imported: {', '.join(HARNESS_NAMES)}; auto: recognise it by the "
+        f"--from from_ {'|'.join(['auto', *HARNESSES])}",
+        f"Harness whose logs are imported: {', '.join(HARNESSES)}; auto: recognise it by the "
         "content.",
         metavar="HARNESS",
     )
@@ -122,11 +122,9 @@ def import_logs(
     with allow_broken_pipe():
         for bad in result.bad_logs[:_MOST_BAD]:
             print_error(f"{shown(bad.path)}: {bad.reason}")
-        if len(result.bad_logs) > _MOST_BAD:
-            where = "import.json lists them" if result.logs else "--format json lists them"
-            print_error(
-                f"{len(result.bad_logs) - _MOST_BAD:,} more logs could not be imported; {where}"
-            )
+        if (more := len(result.bad_logs) - _MOST_BAD) > 0:
+            where = "import.json" if result.logs else "--format json"
+            print_error(f"{more:,} more logs could not be imported; {where} lists them")
         may_be_tables = any(re.search("no log of|not name", bad.reason) for bad in result.bad_logs)
         if may_be_tables and not result.logs:
             print_notice("tables need options that name their columns: --guess proposes them")
@@ -135,55 +133,48 @@ def import_logs(
         else:
             for kind, files in result.skipped_files.items():
                 named = listed([*map(shown, files)], len(files) if verbose else _EXAMPLES)
-                step = (
-                    f"; for them: fastrec normalize {arguments(paths)} -o corpus"
-                    if "record" in kind
-                    else ""
-                )
+                step = ""
+                if "record" in kind:
+                    step = f"; for them: fastrec normalize {arguments(paths)} -o corpus"
                 print_notice(f"{counted(len(files), 'file')} skipped, {kind}: {named}{step}")
             _print_account(result)
             if result.logs:
                 click.echo(f"next: fastrec normalize {arguments([options['output']])} -o corpus")
     if result.bad_logs and (not skip_bad_logs or not result.logs):
-        raise click.exceptions.Exit(3)
+        raise Exit(3)
     if strict and any(log.disagreements for log in result.logs):
-        raise click.exceptions.Exit(1)
+        raise Exit(1)
 
 
 def _print_account(result: Import) -> None:
     for same, first in result.same_logs.items():
         print_notice(f"{shown(same)} has the same content as {shown(first)}: imported once")
-    for log in result.logs:
-        print_notice(*(f"{shown(log.log)}: {note}" for note in log.notes))
     by_harness: dict[str, list[ImportedLog]] = {}
-    for log in result.logs:
-        by_harness.setdefault(log.harness, []).append(log)
-    if by_harness:
-        print_table(table_of(by_harness.values(), _HARNESS))
     left_out = Counter[str]()
     fields = Counter[tuple[str, str, str]]()
+    figures = []
     for log in result.logs:
+        print_notice(*(f"{shown(log.log)}: {note}" for note in log.notes))
+        by_harness.setdefault(log.harness, []).append(log)
         left_out.update(log.left_out)
         for field, reasons in log.fields_left_out.items():
-            for reason, count in reasons.items():
-                fields[log.harness, field, reason] += count
+            fields.update({(log.harness, field, why): count for why, count in reasons.items()})
+        for figure in log.disagreements:
+            numbers = (_figure(figure.stated), _figure(figure.recomputed))
+            figures.append((safe(shown(log.log)), safe(figure.name), *numbers))
+    if by_harness:
+        print_lines(table_lines(table_of("logs", by_harness.values(), _HARNESS)))
     for reason, count in list(left_out.items())[:_MOST_ROWS]:
         print_notice(f"{counted(count, 'sample')} left out: {safe(reason)}")
     if more := sum(list(left_out.values())[_MOST_ROWS:]):
         print_notice(f"{counted(more, 'more sample')} left out: import.json says why")
-    rows = [
-        [harness, safe(field), f"{count:,}", reason]
-        for (harness, field, reason), count in fields.items()
-    ]
+    rows = [(harness, field, f"{count:,}", why) for (harness, field, why), count in fields.items()]
     names = ["harness", "field", "values", "why"]
-    _print_first("Fields of the logs that are left out:", names, rows, left=["field", "why"])
-    rows = [
-        [safe(shown(log.log)), safe(one.name), _figure(one.stated), _figure(one.recomputed)]
-        for log in result.logs
-        for one in log.disagreements
-    ]
+    table = make_table(names, rows[:_MOST_ROWS], left=["field", "why"])
+    _print_first("Fields of the logs that are left out:", table, len(rows))
     names = ["log", "figure", "stated", "recomputed"]
-    _print_first("The records do not reproduce these figures of the logs:", names, _fitting(rows))
+    table = make_table(names, _fitting(figures[:_MOST_ROWS]))
+    _print_first("The records do not reproduce these figures of the logs:", table, len(figures))
 
 
 def _total(name: str) -> Spelling:
@@ -192,13 +183,12 @@ def _total(name: str) -> Spelling:
 
 
 def _reproduced(logs: Sequence[ImportedLog]) -> str:
-    agreeing = [one.agrees for log in logs for one in log.comparisons]
+    agreeing = [figure.agrees for log in logs for figure in log.comparisons]
     return f"{sum(agreeing):,} of {len(agreeing):,}" if agreeing else "none stated"
 
 
-_HARNESS: Spellings = {
+_HARNESS: dict[str, Spelling] = {
     "harness": lambda logs: logs[0].harness,
-    "logs": "{:,}",
     "samples": _total("samples"),
     "records": _total("records"),
     "with error": _total("errors"),
@@ -210,57 +200,28 @@ def _figure(number: float | None) -> str:
     return "none" if number is None else f"{number:.6g}"
 
 
-def _print_first(
-    title: str, names: Sequence[str], rows: list[list[str]], left: Collection[str] = ()
-) -> None:
+def _print_first(title: str, table: Table, count: int) -> None:
     """Print a title and a table of the first rows, if there are any."""
-    if rows:
-        click.echo(f"\n{title}")
-        print_table(make_table(names, rows[:_MOST_ROWS], left))
-    if len(rows) > _MOST_ROWS:
-        click.echo(f"… and {len(rows) - _MOST_ROWS:,} more: see import.json")
+    if count:
+        print_lines([f"\n{title}", *table_lines(table)])
+    if count > _MOST_ROWS:
+        click.echo(f"… and {count - _MOST_ROWS:,} more: see import.json")
 
 
-def _fitting(rows: list[list[str]]) -> list[list[str]]:
+def _fitting(rows: Sequence[tuple[str, ...]]) -> Sequence[Sequence[str]]:
     """Cut the beginning of logs and the end of figures, so that the table fits."""
     width = terminal_width()
     if width is None or not rows:
         return rows
-    logs, figures, *numbers = [
-        max(map(width_of, cells)) for cells in zip(*rows[:_MOST_ROWS], strict=True)
-    ]
-    room = width - 8 - max(numbers[0], len("stated")) - max(numbers[1], len("recomputed"))
+    heads = ("", "", "stated", "recomputed")
+    widths = [max(map(width_of, cells)) for cells in zip(heads, *rows, strict=True)]
+    logs, figures, *numbers = widths
+    room = width - 8 - sum(numbers)
     figures = min(figures, max(room // 2, room - logs))
     return [
         [clip(log[::-1], room - figures)[::-1], clip(figure, figures), *others]
         for log, figure, *others in rows
     ]
-
-
-def _check_max_rejects(number: str) -> None:
-    from fastrec.normalize.options import parse_max_rejects
-
-    parse_max_rejects(number)
-
-
-# What click needs to know of an option, besides what `Options` says of it.
-_MORE: dict[str, dict[str, Any]] = {
-    "sort_by": {
-        "metavar": "FIELDS",
-        "show_default": "evaluation_name, sample_hash, model_id, evaluation_id, sample_id, and "
-        "evaluation_result_id if records have it",
-    },
-    "map": {"metavar": "FILE|eee", "type": click.Path(), "multiple": True},
-    "labels": {"metavar": "FILE", "type": click.Path()},
-    "fixes": {"metavar": "FILE", "type": click.Path()},
-    "max_rejects": {
-        "type": Checked("N|N%", _check_max_rejects),
-        "show_default": "publish in any case; exit 1 if any line is rejected",
-    },
-    "scheduler": {"metavar": "ADDRESS", "show_default": "a cluster on this machine"},
-    "memory": {"show_default": "512MiB per job"},
-}
-_FROM_ENVIRONMENT = ("engine", "scheduler", "memory")
 
 
 class _Normalize(Command):
@@ -300,20 +261,18 @@ def _list_options() -> list[click.Parameter]:
 def _option_for(name: str, about: About) -> Callable[[Any], Any]:
     from fastrec.normalize.options import DEFAULTS, spell_size
 
-    more = dict(_MORE.get(name, {}))
+    settings = {"help": about.help} | parameter_tables("normalize")["options"].get(name, {})
     default = DEFAULTS[name]
-    spelled = f"--{name.replace('_', '-')}"
-    if name in _FROM_ENVIRONMENT:
-        more["envvar"] = f"FASTREC_{name.upper()}"
-    if default is False:
-        return option(spelled, about.help)
+    usage = f"--{name.replace('_', '-')}"
     if about.choices:
-        return option(f"{spelled} {'|'.join(about.choices)}", about.help, **more)
-    if about.is_size:
-        more["type"] = Size()
-    if default:
-        more["default"] = spell_size(default) if about.is_size else default
-    return option(spelled, about.help, **{"type": None} | more)
+        usage += f" {'|'.join(about.choices)}"
+    elif about.is_size:
+        settings["type"] = "SIZE"
+    elif default is not False:
+        settings.setdefault("type", "like the default")
+    if isinstance(default, int | str) and default is not False and not about.choices:
+        settings["default"] = spell_size(default) if about.is_size else default
+    return parameter(usage, settings)
 
 
 @command(cls=_Normalize)
@@ -389,8 +348,8 @@ def normalize(
                 _print_made(result)
                 if verbose > 1:
                     click.echo()
-                    table = table_of(result.phases, _PHASE)
-                    print_section(Section("Where the time went", _ABOUT_PHASES, table))
+                    table = table_of("phases", result.phases)
+                    print_lines(section_lines(Section("Where the time went", _ABOUT_PHASES, table)))
     except OSError as exc:
         verb = "refused: it is in" if result.refused else "published as"
         exc.add_note(f"The corpus was {verb} {shown(result.output)}.")
@@ -402,7 +361,7 @@ def normalize(
     if rejected and options.gate is None:
         if not quiet:
             print_notice(f"run `fastrec rejects {shown(output)}` to see why lines were rejected")
-        raise click.exceptions.Exit(1)
+        raise Exit(1)
 
 
 def _print_made(result: NormalizeResult) -> None:
@@ -416,8 +375,8 @@ def _print_made(result: NormalizeResult) -> None:
         cells = [row[:_BOARD_COLUMNS] for row in rows]
         first = make_table(heads[:_BOARD_COLUMNS], cells, left=("model",))
         notes = more_rows(len(models) - len(rows), "model", "`fastrec leaderboard`")
-        click.echo()
-        print_section(Section(f"Leaderboard of {shown(result.output)}", title, first, notes))
+        section = Section(f"Leaderboard of {shown(result.output)}", title, first, notes)
+        print_lines(["", *section_lines(section)])
     corpus = arguments([result.output])
     commands = {
         f"leaderboard {corpus}": "all models on each evaluation",
@@ -431,13 +390,6 @@ def _print_made(result: NormalizeResult) -> None:
         say("  {program} {line:<40}  # {text}", program=program, line=line, text=text)
 
 
-_PHASE: Spellings = {
-    "phase": "{name}",
-    "tasks": "{tasks:,}",
-    "time": "{seconds:.2f} s",
-    "processor": "{cpu_seconds:.2f} s",
-    "waiting": "{waiting_seconds:.2f} s",
-}
 _ABOUT_PHASES = (
     "processor time and waiting are sums over all tasks; in the time of the driver, no tasks ran"
 )
@@ -451,18 +403,17 @@ def _print_plan(plan: Plan) -> None:
     for path in plan.paths:
         click.echo(safe(path))
     reuse = plan.incremental
-    work = spell(": {tasks:task}, about {estimated_parts:part}", plan)
+    work = "" if reuse else spell(": {tasks:task}, about {estimated_parts:part}", plan)
     say(
-        "{shards:shard}, {input}, about {text} of text{work}; schema {schema}",
+        "{shards:shard}, {input_bytes:size}, about {estimated_text_bytes:size} of text{work}; "
+        "schema {schema}",
         plan,
-        input=format_bytes(plan.input_bytes),
-        text=format_bytes(plan.estimated_text_bytes),
-        work="" if reuse else work,
+        work=work,
     )
     if reuse:
-        for name, some in (("new", reuse.new), ("changed", reuse.changed), ("gone", reuse.gone)):
-            for path in () if reuse.is_estimate else some:
-                click.echo(f"{name}: {safe(path)}")
+        for kind in () if reuse.is_estimate else ("new", "changed", "gone"):
+            for path in getattr(reuse, kind):
+                click.echo(f"{kind}: {safe(path)}")
         written = "about" if reuse.is_estimate else f"{reuse.parts_written:,} of"
         changes = _format_changes(plan.shards, reuse)
         say("{changes}; {written} {parts:part} to write", reuse, changes=changes, written=written)
@@ -481,23 +432,19 @@ def _closing_line(result: NormalizeResult) -> str:
     summary = result.summary
     parts = "{parts:part}"
     if result.incremental:
-        parts = "{changes}; {parts_written:,} of {parts:part} written"
+        changes = _format_changes(result.shards, result)
+        parts = f"{changes}; {{parts_written:,}} of {{parts:part}} written"
     changed = spell("{changed:verdict} changed; ", summary.labels) if summary.labels else ""
     if summary.fixes:
         changed += spell("{fixed:,} fixed; ", summary.fixes)
     # The size of a stream is unknown.
-    size = format_bytes(result.input_bytes or result.text_bytes)
+    size = "{input_bytes:size}" if result.input_bytes else "{text_bytes:size} of text"
     return spell(
         "{summary.line_counts.lines:line}: {summary.line_counts.kept:,} kept, "
         "{summary.line_counts.duplicates:duplicate}, {summary.line_counts.rejected:,} rejected, "
-        "{summary.line_counts.blank:,} blank; [?{filtered:,} filtered out; ]{changed}"
-        "[?{summary.repaired.lines:,} repaired; ]"
+        "{summary.line_counts.blank:,} blank; [?{filtered:,} filtered out; ]"
+        f"{changed}[?{{summary.repaired.lines:,}} repaired; ]"
         "{summary.contradictions.identities:contradiction}, {summary.repeats.identities:repeat}; "
-        f"{parts}, {{size}}{'' if result.input_bytes else ' of text'} → {{output}} {{speed}}",
+        f"{parts}, {size} → {{output_bytes:size}} {{:speed}}",
         result,
-        changed=changed,
-        changes=_format_changes(result.shards, result) if result.incremental else "",
-        size=size,
-        output=format_bytes(result.output_bytes),
-        speed=format_speed(result.text_bytes, result.seconds),
     )

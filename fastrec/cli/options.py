@@ -3,6 +3,7 @@
 `parameters/MODULE.toml` lists the parameters of the commands of a module, in the order of the help:
 
     corpus = "shared"                   a parameter of `parameters/shared.toml`, the same everywhere
+    filters = "shared"                  all parameters of `parameters/filters.toml`
     "--limit N" = "At most N records."  an option, spelled as in a usage line, and its help
     "--seed".default = 0                the help and other settings of an option
     question = {}                       an argument, and its settings
@@ -17,7 +18,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from pkgutil import get_data
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ import click
 
 from fastrec.cli.output import Output
 from fastrec.errors import UsageError
-from fastrec.parameters import CORES, FILTERS, OUTCOMES
+from fastrec.parameters import CORES, FILTERS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -95,22 +96,13 @@ def _check_repairs(names: str) -> None:
     repair_codes(field_names("repair", names))
 
 
-# The headings of help, and the options below each. Filters count only where a command has them all.
+def _check_max_rejects(number: str) -> None:
+    from fastrec.normalize.options import parse_max_rejects
+
+    parse_max_rejects(number)
+
+
 _OWN = "Options"
-_FILTERS = "Filters"
-_HEADINGS = {
-    _OWN: (),  # of the command: every option that is not listed below
-    _FILTERS: tuple(FILTERS),
-    "Output": (
-        "output", "format", "digits", "caption", "all", "raw_cells", "full", "overwrite", "quiet",
-    ),
-    "Running": ("jobs", "memory", "work_dir", "no_progress", "verbose", "help"),
-    "Rarely needed": (
-        "files_from", "max_line_bytes", "max_window", "part_size", "compression", "level", "engine",
-        "scheduler", "trust", "judge", "check", "fresh",
-    ),
-}  # fmt: skip
-_HEADING_OF = {name: heading for heading, names in _HEADINGS.items() for name in names}
 
 
 def options_by_heading(
@@ -118,12 +110,14 @@ def options_by_heading(
 ) -> dict[str, list[click.Option]]:
     """Return the options of a command below the headings of its help, in their order."""
     options = [option for option in command.get_params(context) if isinstance(option, click.Option)]
-    has_filters = FILTERS.keys() <= {option.name for option in options}
-    by_heading: dict[str, list[click.Option]] = {heading: [] for heading in _HEADINGS}
+    headings: dict[str, list[str]] = parameter_tables("headings")["options"]
+    if set(FILTERS) <= {option.name for option in options}:
+        headings = {_OWN: [], "Filters": list(FILTERS)} | headings
+    heading_of = {name: heading for heading, names in headings.items() for name in names}
+    by_heading: dict[str, list[click.Option]] = {_OWN: [], **{heading: [] for heading in headings}}
     for option in options:
         name = option.opts[-1].removeprefix("--").replace("-", "_")
-        heading = _HEADING_OF.get(name, _OWN)
-        by_heading[_OWN if heading == _FILTERS and not has_filters else heading].append(option)
+        by_heading[heading_of.get(name, _OWN)].append(option)
     return {heading: options for heading, options in by_heading.items() if options}
 
 
@@ -149,33 +143,36 @@ def command(cls: type[Command] = Command, **own: _Decorator) -> Callable[[_Comma
     """Make a command: its help is the docstring, and its parameters are those of its table."""
 
     def make(function: _Command) -> click.Command:
-        table = dict(_tables(function.__module__.rpartition(".")[2])[function.__name__])
+        table = dict(parameter_tables(function.__module__.rpartition(".")[2])[function.__name__])
         summary = table.pop("summary")
         if "-v --verbose" not in table:
             table["verbose"] = "shared"
-        for name, about in reversed(table.items()):  # click reverses their order, too
-            function = (own[name] if about == "own" else _parameter(name, about))(function)
+        parameters: dict[str, Any] = {}
+        for name, about in table.items():
+            is_list = name == "filters"
+            parameters |= parameter_tables(name)[name] if is_list else {name: about}
+        for name, about in reversed(parameters.items()):  # click reverses their order, too
+            function = (own[name] if about == "own" else parameter(name, about))(function)
         return click.command(cls=cls, short_help=summary)(function)
 
     return make
 
 
 @cache
-def _tables(module: str) -> dict[str, dict[str, Any]]:
+def parameter_tables(module: str) -> dict[str, dict[str, Any]]:
     data = get_data("fastrec.cli", f"parameters/{module}.toml")
     assert data
     return tomllib.loads(data.decode())
 
 
-def _parameter(name: str, about: Any) -> _Decorator:
+def parameter(name: str, about: Any) -> _Decorator:
     """Make a parameter from its entry in the table of a command."""
-    if about == "shared" and name == "filters":
-        return _add_filters
     if about == "shared":
-        about = dict(_tables("shared")[name])
+        about = dict(parameter_tables("shared")[name])
         name = about.pop("usage")
     if name == "format":
-        uses = ", ".join(f"{choice} {_FORMATS[choice]}" for choice in about)
+        formats = parameter_tables("headings")["formats"]
+        uses = ", ".join(f"{choice} {formats[choice]}" for choice in about)
         return option(f"--format output_format {'|'.join(about)}", f"Output format: {uses}.")
     settings = {"help": about} if isinstance(about, str) else dict(about)
     if "choices" in settings:
@@ -183,14 +180,14 @@ def _parameter(name: str, about: Any) -> _Decorator:
     elif "type" in settings:
         settings["type"] = _TYPES[settings["type"]]
     if "complete" in settings:
-        settings["shell_complete"] = complete_names(settings.pop("complete"))
+        settings["shell_complete"] = partial(_complete, settings.pop("complete"))
     if name == "-j --jobs N":
         settings["default"] = CORES
     return (option if name.startswith("-") else click.argument)(name, **settings)
 
 
 # Types of values, by the names that stand for them; others are text.
-_TYPES: dict[str, click.ParamType] = {  # type: ignore[type-arg,unused-ignore]
+_TYPES: dict[str, click.ParamType | None] = {  # type: ignore[type-arg,unused-ignore]
     "N": Count(min=1),
     "FILE": click.Path(),
     "DIR": click.Path(),
@@ -210,6 +207,8 @@ _TYPES: dict[str, click.ParamType] = {  # type: ignore[type-arg,unused-ignore]
     "file or -": click.Path(dir_okay=False, allow_dash=True),
     "path or -": click.Path(allow_dash=True),
     "repairs": Checked("names", _check_repairs),
+    "N|N%": Checked("N|N%", _check_max_rejects),
+    "like the default": None,
 }
 
 
@@ -242,18 +241,6 @@ def option(usage: str, help: str, **more: Any) -> _Decorator:  # noqa: A002 - cl
     return click.option(*names, help=help, **settings)
 
 
-_FORMATS = {
-    "text": "for people",
-    "json": "for programs",
-    "csv": "for spreadsheets",
-    "markdown": "for a pull request",
-    "github": "for annotations of a GitHub workflow",
-    "latex": "for a paper",
-    "html": "for a browser",
-    "parquet": "for data frames, with -o",
-}
-
-
 # The shell completes names from the summary of the corpus in the command line. If there is none, or
 # if it cannot be read at once, there are no completions: a shell must never wait, or show an error,
 # because of a Tab.
@@ -262,27 +249,19 @@ _LARGEST = 64 << 20  # bytes of a summary that is read for completion
 _MOST = 1000  # completions
 
 
-def complete_names(
-    kind: str,
-) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Return a function that completes `evaluations`, `metrics` or `models`."""
+def _complete(
+    kind: str, context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Complete `evaluations`, `metrics` or `models`."""
+    from click.shell_completion import CompletionItem
 
-    def complete(
-        context: click.Context, _parameter: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem
-
-        # While an option has no value, click may take the arguments before it for further ones.
-        given: list[Any] = list(context.args)
-        for value in context.params.values():
-            given += value if isinstance(value, (list, tuple)) else [value]
-        names: set[str] = set()
-        for path in given:
+    # While an option has no value, click may take the arguments before it for further ones.
+    names: set[str] = set()
+    for value in (context.args, *context.params.values()):
+        for path in value if isinstance(value, (list, tuple)) else [value]:
             names.update(_names(path, kind) if isinstance(path, str) else ())
-        words = [_word(name) for name in sorted(names) if name.startswith(incomplete)]
-        return [CompletionItem(word) for word in words if word][:_MOST]
-
-    return complete
+    words = [_word(name) for name in sorted(names) if name.startswith(incomplete)]
+    return [CompletionItem(word) for word in words if word][:_MOST]
 
 
 def _names(corpus: str, kind: str) -> list[str]:
@@ -292,12 +271,14 @@ def _names(corpus: str, kind: str) -> list[str]:
     """
     import msgspec
 
-    from fastrec.summary.present_choice import names_in
+    from fastrec.summary.document import Summary
+    from fastrec.summary.present_choice import names_of
 
     with contextlib.suppress(OSError, ValueError, RuntimeError, msgspec.MsgspecError):
         path = Path(corpus).expanduser() / "summary.json"
         if path.is_file() and path.stat().st_size <= _LARGEST:
-            return [name for name in getattr(names_in(path.read_bytes()), kind) if name]
+            names = names_of(Summary.from_json(path.read_bytes()).evaluations)
+            return [name for name in getattr(names, kind) if name]
     return []
 
 
@@ -316,13 +297,3 @@ def _word(name: str) -> str:
     if _PLAIN.fullmatch(name) or not os.environ.get("_FASTREC_COMPLETE", "").startswith("bash"):
         return name
     return f"'{name}'" if _QUOTABLE.fullmatch(name) else ""
-
-
-def _add_filters(function: _Command) -> _Command:
-    for name, about in reversed(FILTERS.items()):
-        usage = f"--{name.replace('_', '-')}"
-        if name not in OUTCOMES:
-            usage += f" {about.metavar}..."
-        complete = {"shell_complete": complete_names(about.names)} if about.names else {}
-        function = option(usage, about.help, **complete)(function)
-    return function

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -18,13 +17,22 @@ from fastrec.cli import memory
 from fastrec.cli.console import (
     allow_broken_pipe,
     explain_damage,
-    print_hidden,
     print_json,
+    print_lines,
     print_notice,
     safe,
 )
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import Section, markdown_sections, print_sections, print_tables
+from fastrec.cli.tables import (
+    Legends,
+    Section,
+    described,
+    hidden_columns,
+    latex_lines,
+    markdown_lines,
+    text_lines,
+    with_units,
+)
 
 _Result = TypeVar("_Result")
 _Row = dict[str, Any]
@@ -69,24 +77,14 @@ def run_with_progress(
         return run(*arguments, **options, jobs=jobs, progress=progress)
 
 
-def run_reading(
-    run: Callable[..., _Result], /, *arguments: Any, others: Sequence[str] = (), **options: Any
-) -> _Result:
-    """Run a command on its first argument, a corpus or several, and maybe on `others`.
+def run_reading(run: Callable[..., _Result], /, *arguments: Any, **options: Any) -> _Result:
+    """Run a command on its first argument, a corpus or several.
 
     An error about a damaged one says what to do.
     """
     first = arguments[0]
-    corpora = first if isinstance(first, tuple) else (first, *others)
-    with explain_damage(*corpora or ("",)):
+    with explain_damage(*(first if isinstance(first, tuple) else (first,))):
         return run_with_progress(run, *arguments, **options)
-
-
-def print_found(found: object, **printers: Callable[[], None]) -> None:
-    """Print what a command has found: with the printer of the format, or else as JSON."""
-    with allow_broken_pipe():
-        printers.get(asked().output_format, lambda: print_json(found))()
-    print_hidden()
 
 
 def csv_text(
@@ -106,30 +104,44 @@ def csv_text(
     return out.getvalue()
 
 
+_TABLES: dict[str, Callable[..., Iterable[str]]] = {
+    "text": text_lines,
+    "markdown": markdown_lines,
+    "latex": latex_lines,
+}
+
+
 def print_answer(
     found: Any,
-    sections: Iterable[Section],
-    legends: Iterable[Sequence[str]] = (),
+    sections: Iterable[Section] = (),
+    legends: Legends = (),
     *,
-    names: Iterable[str] = (),
+    table: str = "",
+    for_paper: bool = False,
     **printers: Callable[[], None],
 ) -> None:
-    """Print what a command has found: as tables, as CSV with these columns, or as JSON."""
-    defaults: dict[str, Callable[[], None]] = {
-        "text": lambda: print_sections(sections, legends),
-        "markdown": lambda: click.echo("\n".join(markdown_sections(sections, legends))),
-        "csv": lambda: click.echo(csv_text(found.rows(), names), nl=False),
-    }
-    print_found(found, **defaults | printers)
+    """Print what a command has found: with the printer of the format, as tables, CSV or JSON.
 
-
-def print_for_paper(
-    found: Any,
-    sections: Iterable[Section],
-    legends: Sequence[Sequence[str]],
-    **printers: Any,
-) -> None:
-    """Print what a command has found; Markdown and LaTeX have units in headings, and a caption."""
-    output = asked()
-    tables = partial(print_tables, output.output_format, sections, legends, output.caption)
-    print_answer(found, sections, legends, markdown=tables, latex=tables, **printers)
+    `table` has the legend and the columns of the CSV. `for_paper` puts units of Markdown and LaTeX
+    into headings.
+    """
+    output_format = asked().output_format
+    with allow_broken_pipe():
+        if output_format in printers:
+            printers[output_format]()
+        elif output_format == "csv":
+            click.echo(csv_text(found.rows(), described(table, "csv")), nl=False)
+        elif output_format == "json":
+            print_json(found)
+        else:
+            sections = list(sections)
+            if for_paper and output_format != "text":
+                sections = list(map(with_units, sections))
+            if sections and table:
+                legends = [described(table, "legend")]
+            if sections or output_format != "text":
+                print_lines(_TABLES[output_format](sections, legends, asked().caption))
+    if hidden_columns:
+        names = ", ".join(hidden_columns)
+        print_notice(f"the terminal is too narrow for these columns: {names}")
+        hidden_columns.clear()

@@ -10,9 +10,9 @@ import click
 
 from fastrec.cli.console import (
     clip,
-    exit_if_damaged,
-    print_error,
+    exit_if_incomplete,
     print_exactly,
+    print_lines,
     print_notice,
     safe,
     say,
@@ -22,29 +22,22 @@ from fastrec.cli.console import (
     width_of,
 )
 from fastrec.cli.options import command
-from fastrec.cli.output import (
-    asked,
-    csv_text,
-    print_answer,
-    print_for_paper,
-    print_found,
-    run_reading,
-)
+from fastrec.cli.output import asked, csv_text, print_answer, run_reading
 from fastrec.cli.tables import (
+    Column,
     Section,
-    Spellings,
+    Spelling,
     Table,
+    described,
+    legend_lines,
     make_table,
     more_rows,
-    print_legend,
-    print_notes,
-    print_section,
-    print_table,
+    section_lines,
     table_lines,
     table_of,
 )
 from fastrec.errors import listed
-from fastrec.wording import NONE, TESTS, cluster_in_words, found_in, score_text
+from fastrec.wording import NONE, TESTS, cluster_in_words, found_in
 
 if TYPE_CHECKING:
     from fastrec.answers.leaderboard import Leaderboard
@@ -54,17 +47,9 @@ if TYPE_CHECKING:
 _MOST_COLUMNS = 8  # corpora in a table
 _MOST_CHANGES = 50
 _LONGEST = 20  # characters of the name of a corpus at the head of a column
-# Columns of questions that a narrow terminal hides.
-_OPTIONAL = ("input", "output", "errors", "disagreement", "sample")
-_LEFT = ("sample", "found in", "flags", "text")
 _LEAST_EXCERPT = 30
 _EXCERPT = 80  # characters, where lines may have any length
 _SAMPLE = 24  # columns of a sample_id
-_FIELDS = (
-    "evaluation_name", "metric", "sample_hash", "sample_id", "models", "right", "share",
-    "mean_score", "disagreement", "errors", "input_chars", "output_chars", "excerpt", "in_input",
-    "in_answers",
-)  # fmt: skip
 
 
 @command()
@@ -100,17 +85,14 @@ def leaderboard(corpus: str, **options: Any) -> None:
     from fastrec.commands.leaderboard import leaderboard as run
 
     board = run_reading(run, corpus, **options, notice=print_notice)
-    legends = [board.notes()]
-    printers: dict[str, Any] = {
-        "html": lambda: print_exactly(board.to_page().encode("utf-8", "backslashreplace"))
-    }
-    if not board.models:
-        printers["text"] = lambda: None
-    print_for_paper(board, _sections(board, asked().digits), legends, **printers)
-    if not board.models:
-        print_error("there are no records")
-        raise click.exceptions.Exit(1)
-    exit_if_damaged(board.damaged)
+    print_answer(
+        board,
+        _sections(board, asked().digits),
+        [board.notes()],
+        for_paper=True,
+        html=lambda: print_exactly(board.to_page().encode("utf-8", "backslashreplace")),
+    )
+    exit_if_incomplete(board.models, board.damaged)
 
 
 def _sections(board: Leaderboard, digits: int | None) -> Iterator[Section]:
@@ -123,22 +105,23 @@ def _sections(board: Leaderboard, digits: int | None) -> Iterator[Section]:
 def _print_trend(result: Trend) -> None:
     from fastrec.summary.present_choice import others_in_words
 
-    corpora = "1 corpus" if len(result.corpora) == 1 else f"{len(result.corpora):,} corpora"
-    for evaluation in result.evaluations:
-        chosen = _chosen_names(result, evaluation)
-        about = f"{evaluation.measure} in {corpora}"
-        if len(chosen) < len(result.corpora):
-            about += f"; {len(chosen)} of them shown"
-        print_section(Section(evaluation.title, about, _models_table(evaluation, chosen)))
-        click.echo()
-    _print_changes(result)
-    _print_corpora(result)
-    print_legend([*cluster_in_words(result.cluster), *others_in_words(result.others)])
-
-
-def _chosen_names(result: Trend, evaluation: EvaluationTrend) -> list[str]:
-    """Choose the columns: all corpora if few, else the first, the last, and those with changes."""
     names = [corpus.name for corpus in result.corpora]
+    for evaluation in result.evaluations:
+        chosen = _chosen_names(names, evaluation)
+        about = f"{evaluation.measure} in {len(names):,} {'corpora' if names[1:] else 'corpus'}"
+        if len(chosen) < len(names):
+            about += f"; {len(chosen)} of them shown"
+        section = Section(evaluation.title, about, _models_table(evaluation, chosen))
+        print_lines([*section_lines(section), ""])
+    _print_changes(result, names)
+    _print_corpora(result)
+    explanations = [*cluster_in_words(result.cluster), *others_in_words(result.others)]
+    if explanations:
+        print_lines(legend_lines(explanations))
+
+
+def _chosen_names(names: Sequence[str], evaluation: EvaluationTrend) -> Sequence[str]:
+    """Choose the columns: all corpora if few, else the first, the last, and those with changes."""
     if len(names) <= _MOST_COLUMNS:
         return names
     changes = [
@@ -154,16 +137,15 @@ def _chosen_names(result: Trend, evaluation: EvaluationTrend) -> list[str]:
 
 
 def _models_table(evaluation: EvaluationTrend, names: Sequence[str]) -> Table:
-    with_errors = any(point.errors for model in evaluation.models for point in model.points)
     heads = ["model", *_heads(names), "last records"]
+    has_errors = any(point.errors for model in evaluation.models for point in model.points)
+    heads += ["last errors"] * has_errors
     rows = []
     for model in evaluation.models:
         last = model.points[-1]
-        rows.append([model.model_id, *_marked(evaluation, model, names), f"{last.records:,}"])
-        if with_errors:
-            rows[-1].append(f"{last.errors:,}")
-    if with_errors:
-        heads.append("last errors")
+        numbers = [last.records, last.errors] if has_errors else [last.records]
+        results = _marked(evaluation, model, names)
+        rows.append([model.model_id, *results, *map("{:,}".format, numbers)])
     return make_table(heads, rows, hidden=heads[-2:0:-1])
 
 
@@ -189,7 +171,7 @@ def _mark(change: Change) -> str:
     return "▲" if (change.difference or 0) > 0 else "▼"
 
 
-def _print_changes(result: Trend) -> None:
+def _print_changes(result: Trend, names: Sequence[str]) -> None:
     if not result.comparisons:
         click.echo("No model has answered a question in two corpora, so nothing is compared.")
         return
@@ -202,45 +184,34 @@ def _print_changes(result: Trend) -> None:
         result,
         tests=", ".join(tests.values()),
     )
-    order = {corpus.name: number for number, corpus in enumerate(result.corpora)}
-    changes = sorted(result.significant_changes(), key=lambda found: order[found[2].after])
+    changes = sorted(result.significant_changes(), key=lambda found: names.index(found[2].after))
     if not changes:
         say("No change is more than chance ({}).", about)
         return
     say("{title:bold} ({about}):", title="Changes that are more than chance", about=about)
     for evaluation, model, change in changes[:_MOST_CHANGES]:
-        names = {"title": evaluation.title, "model": model.model_id}
-        say("  {before} → {after}  {title}  {model}", change, **names)
         is_better = ((change.difference or 0) > 0) is not evaluation.lower_is_better
         say(
+            "  {before} → {after}  {title}  {model}\n"
             "    {mark} {old_value} → {new_value}  {questions:question}: {better:,} better, "
             "{worse:,} worse  p {p}[? ({name})]",
             change,
+            title=evaluation.title,
+            model=model.model_id,
             mark=styled(_mark(change), fg="green" if is_better else "red"),
             old_value=evaluation.spelled(change.old),
             new_value=evaluation.spelled(change.new),
             p=change.p_text if change.p_text.startswith("<") else f"= {change.p_text}",
             name=tests[change.test] if change.test and len(tests) > 1 else "",
         )
-    print_notes(more_rows(len(changes) - _MOST_CHANGES, "change", "`--format csv`"))
-
-
-_CORPUS: Spellings = {
-    "corpus": "{name}",
-    "lines": "{line_counts.lines:,}",
-    "kept": "{line_counts.kept:,}",
-    "duplicates": "{line_counts.duplicates:,}",
-    "rejected": "{line_counts.rejected:,}",
-    "blank": "{line_counts.blank:,}",
-    "models": "{models:,}",
-}
+    for note in more_rows(len(changes) - _MOST_CHANGES, "change", "`--format csv`"):
+        click.echo(f"  {note}")
 
 
 def _print_corpora(result: Trend) -> None:
-    click.echo()
     is_skipped = any(corpus.skipped for corpus in result.corpora)
-    spellings = _CORPUS | ({"skipped shards": "{skipped:,}"} if is_skipped else {})
-    print_table(table_of(result.corpora, spellings, hidden=("blank", "duplicates", "models")))
+    table = table_of("corpora", result.corpora, {}, () if is_skipped else ("skipped shards",))
+    print_lines(["", *table_lines(table)])
     for corpus in result.corpora:
         for verb, models in (("appear", corpus.appeared), ("disappear", corpus.disappeared)):
             if models:
@@ -287,7 +258,7 @@ def trend(corpora: tuple[str, ...], **options: Any) -> None:
 
     result = run_reading(run, corpora, **options)
     print_notice(*result.notices)
-    print_answer(result, (), text=lambda: _print_trend(result))
+    print_answer(result, text=lambda: _print_trend(result))
 
 
 @command()
@@ -324,15 +295,16 @@ def questions(corpus: str, **options: Any) -> None:
     from fastrec.commands.questions import questions as run
 
     result = run_reading(run, corpus, **options, limited=False)
-    print_found(
+    print_answer(
         result,
         text=lambda: (_print_ids if options["missing"] else _print_questions)(result),
-        csv=lambda: _print_questions_csv(result),
+        csv=lambda: _print_csv(result),
     )
 
 
-def _print_questions_csv(result: Questions) -> None:
-    text = csv_text(result.rows(), _FIELDS, safe if sys.stdout.isatty() else str)
+def _print_csv(result: Questions) -> None:
+    names = described("questions", "csv")
+    text = csv_text(result.rows(), names, safe if sys.stdout.isatty() else str)
     # Of text, click would remove escape sequences, which are part of the values.
     click.echo(text.encode(), nl=False)
 
@@ -352,58 +324,41 @@ def _print_questions(result: Questions) -> None:
     for table in result.evaluations:
         if table.total:
             head = "{evaluation_name:bold}[?, metric {metric}]: {total:question}, {models:model}"
-            more = table.total - len(table.questions)
-            notes = more_rows(more, "question", f"--limit {table.total}")
             lines.append(spell(head, table))
-            models = [model for model in table.phrase_models if model.found]
-            if models:
-                lines += [*table_lines(table_of(models, _PHRASE)), ""]
+            if models := [model for model in table.phrase_models if model.found]:
+                lines += [*table_lines(table_of("phrase", models)), ""]
             lines += table_lines(_question_table(table))
-            lines += [*(f"  {note}" for note in notes), ""]
+            more = table.total - len(table.questions)
+            for note in more_rows(more, "question", f"--limit {table.total}"):
+                lines.append(f"  {note}")
+            lines.append("")
     # One text of all tables: there may be thousands of them.
-    click.echo("\n".join(lines[:-1]) if lines else "no question matches")
-    print_legend(others_in_words(result.others))
+    lines = lines[:-1] or ["no question matches"]
+    print_lines([*lines, *legend_lines(others_in_words(result.others))])
 
 
-_PHRASE: Spellings = {
-    "model": "{model_id}",
-    "with the text": "{found:,}",
-    "answers": "{answers:,}",
-    "share": "{share:.1%}",
-}
-
-
-_QUESTION: Spellings = {
-    "question": "{prefix}",
+_QUESTION: dict[str, Spelling] = {
     "sample": lambda question: clip(safe(str(question.sample_id)), _SAMPLE),
-    "score": lambda question: score_text(question.mean_score) if question.models else NONE,
     "right": lambda question: (
         spell("{right:g} of {models:,}", question) if question.models else NONE
     ),
-    "disagreement": "{disagreement:.2f}",
-    "errors": "{errors:,}",
-    "input": "{input_chars:,}",
-    "output": "{output_chars:,.0f}",
     "found in": lambda question: found_in(question.in_input, question.in_answers or 0),
     "flags": lambda question: ", ".join(question.flags or ()),
 }
 
 
 def _question_table(table: EvaluationQuestions) -> Table:
-    left_out = {"right" if table.graded else "score"}
+    without = {"right" if table.graded else "score"}
     if table.questions[0].in_input is None:
-        left_out.add("found in")
+        without.add("found in")
     if table.questions[0].flags is None:
-        left_out.add("flags")
-    spellings = {name: cell for name, cell in _QUESTION.items() if name not in left_out}
-    rows = table_of(table.questions, spellings).rows
+        without.add("flags")
+    columns = table_of("questions", table.questions, _QUESTION, without)
     width = terminal_width()
     room = _EXCERPT
     if width is not None:
         # What is left beside the columns that are not hidden for the excerpt's sake.
-        texts = zip(spellings, *rows, strict=True)
-        used = sum(2 + max(width_of(str(text)) for text in column) for column in texts) + 4
+        used = sum(2 + max(map(width_of, column.texts)) for column in columns) + 4
         room = max(width - used, _LEAST_EXCERPT)
     excerpts = [clip(safe(question.excerpt), room) for question in table.questions]
-    cells = [[*row, excerpt] for row, excerpt in zip(rows, excerpts, strict=True)]
-    return make_table([*spellings, "text"], cells, left=_LEFT, hidden=_OPTIONAL)
+    return [*columns, Column("text", excerpts, is_left=True)]

@@ -14,6 +14,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from shutil import get_terminal_size
 
 from fastrec.cli.console import spell, status_line
 from fastrec.progress import Progress
@@ -96,16 +97,13 @@ class ProgressLine(Progress):
         if self.share < _LEAST_SHARE or not stage.total or not stage.done + self._work:
             return None
         seconds = self._clock() - stage.begin
-        pace = (self._seconds + seconds) / (self._work + stage.cost * stage.done)
+        work = stage.cost * stage.done
+        pace = (self._seconds + seconds) / (self._work + work)
         # The further this stage is, the more its own pace counts for the rest of it.
-        own = seconds / (stage.cost * stage.done) if stage.done else pace
-        rest = (
-            stage.cost
-            * stage.total
-            * (1 - stage.share)
-            * (own * stage.share + pace * (1 - stage.share))
-        )
-        return rest + self._later_cost() * stage.total * pace
+        own = seconds / work if work else pace
+        share = stage.share
+        rest = stage.cost * (1 - share) * (own * share + pace * (1 - share))
+        return stage.total * (rest + self._later_cost() * pace)
 
     def erase(self) -> None:
         self._show("")
@@ -141,9 +139,7 @@ class ProgressLine(Progress):
             pace=stage.records / elapsed,
             rejected=self._rejected,
         )
-        import shutil
-
-        self._show(text[: max(shutil.get_terminal_size().columns - 1, 20)])
+        self._show(text[: max(get_terminal_size().columns - 1, 20)])
 
     def _show(self, text: str) -> None:
         with contextlib.suppress(OSError):  # a terminal that was closed must not stop the run

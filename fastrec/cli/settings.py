@@ -31,8 +31,7 @@ def read_settings(path: str | None, context: click.Context) -> dict[str, dict[st
     tables = {key: value for key, value in settings.items() if isinstance(value, dict)}
     common = {key: value for key, value in settings.items() if key not in tables}
     if path is None:
-        for table in (common, *tables.values()):
-            _check_trust(file, table)
+        _check_trust(file, set(common).union(*tables.values()))
     _check(file, tables, commands, "there is no command")
     every_option = {key for options in commands.values() for key in options}
     _check(file, common, every_option, "no command has an option")

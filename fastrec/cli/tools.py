@@ -8,15 +8,13 @@ import click
 
 from fastrec.cli.console import (
     allow_broken_pipe,
-    format_bytes,
     print_notice,
     print_stderr,
     say,
     spell,
 )
 from fastrec.cli.options import command
-from fastrec.cli.output import print_found
-from fastrec.errors import shown
+from fastrec.cli.output import print_answer
 
 if TYPE_CHECKING:
     from fastrec.commands.clean import Cleaned
@@ -44,14 +42,13 @@ def clean(output: str, work_dir: str | None, dry_run: bool) -> None:
     from fastrec.commands.clean import clean as run
 
     result = run(output, work_dir=work_dir, dry_run=dry_run)
-    print_found(result, text=lambda: _print_cleaned(result, work_dir))
+    print_answer(result, text=lambda: _print_cleaned(result, work_dir))
     if result.left:
         print_notice(
             spell(
-                "{left:file} in {path} may belong to a run that has not ended, and stay there; the "
-                "next `fastrec normalize` to this output removes them",
+                "{left:file} in {output:path} may belong to a run that has not ended, and stay "
+                "there; the next `fastrec normalize` to this output removes them",
                 result,
-                path=shown(result.output),
             )
         )
 
@@ -59,11 +56,10 @@ def clean(output: str, work_dir: str | None, dry_run: bool) -> None:
 def _print_cleaned(result: Cleaned, work_dir: str | None) -> None:
     verb = "would remove" if result.dry_run else "removed"
     for work in result.removed:
-        say("{verb} {path}: {files:file}, {size}", work, verb=verb, size=format_bytes(work.bytes))
+        say("{verb} {path}: {files:file}, {bytes:size}", work, verb=verb)
     if not result.removed:
         where = "" if work_dir else "; if its runs had a --work-dir, give it here, too"
-        path = shown(result.output)
-        say("nothing to remove: no run left work for {path}{where}", path=path, where=where)
+        say("nothing to remove: no run left work for {output:path}{where}", result, where=where)
 
 
 @command()
@@ -89,8 +85,8 @@ def generate(output: str, **options: Any) -> None:
     from fastrec.commands.generate import generate as run
 
     shards = run(output, **options)
-    sizes = f"{format_bytes(shards.text_bytes)} of text, {format_bytes(shards.file_bytes)} on disk"
-    print_stderr(spell("{lines:line} in {paths:shard}: {sizes}", shards, sizes=sizes))
+    text = "{lines:line} in {paths:shard}: {text_bytes:size} of text, {file_bytes:size} on disk"
+    print_stderr(spell(text, shards))
 
 
 @command()

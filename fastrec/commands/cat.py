@@ -134,13 +134,13 @@ def _with_known_fields(
     """
     parts = [shard_at(part.path) for part in reader.parts]
     check_fields(parts, filters.where, lacks=reader.lacks)
-    is_empty = True
     with closing(blocks):
-        for block in blocks:
-            is_empty = False
-            yield block
-    if is_empty:
-        check_fields(parts, filters.where, nothing_matches=True)
+        first = next(blocks, b"")
+        if not first:
+            check_fields(parts, filters.where, nothing_matches=True)
+            return
+        yield first
+        yield from blocks
 
 
 class _CatTask(PartTask, frozen=True, kw_only=True):

@@ -14,9 +14,12 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from fastrec.corpus.lock import locked
 from fastrec.corpus.output import CORPUS, work_root_of
@@ -75,14 +78,14 @@ def clean(
     directory = None if work_dir is None else without_file_protocol(os.fspath(work_dir))
     left: list[str] = []
     if is_url(target):
-        found, left = _clean_store(target.rstrip("/"), directory, dry_run=dry_run)
+        removed, left = _clean_store(target.rstrip("/"), directory, dry_run=dry_run)
     else:
-        found = _clean_local(target, directory, dry_run=dry_run)
+        removed = _clean_local(target, directory, dry_run=dry_run)
     return Cleaned(
         output=utf8(target),
         dry_run=dry_run,
-        removed=[RemovedWork(utf8(work.path), work.files, work.bytes) for work in found],
-        bytes=sum(work.bytes for work in found),
+        removed=[replace(work, path=utf8(work.path)) for work in removed],
+        bytes=sum(work.bytes for work in removed),
         left=list(map(utf8, left)),
     )
 
@@ -101,10 +104,8 @@ def _clean_local(output: str, work_dir: str | None, *, dry_run: bool) -> list[Re
     work = work_root_of(output, work_dir)
 
     def leftovers() -> list[str]:
-        found = beside.leftovers()
-        if _exists(work) and work not in found:
-            found.append(work)
-        return found
+        works = [work] if _exists(work) else []
+        return list(dict.fromkeys(beside.leftovers() + works))
 
     if not leftovers():
         if target.exists() and any(target.iterdir()) and not (target / CORPUS.marker).exists():
@@ -112,13 +113,13 @@ def _clean_local(output: str, work_dir: str | None, *, dry_run: bool) -> list[Re
         return []
     shared = locked_work(target, work) if _exists(work) else contextlib.nullcontext()
     with locked(target), shared:
-        if not dry_run:
-            beside.recover()
-        found = _measured(leftovers())
-        if not dry_run:
-            for removed in found:
-                _remove(removed.path)
-        return found
+        if dry_run:
+            return _measured(leftovers())
+        beside.recover()
+        removed = _measured(leftovers())
+        for directory in removed:
+            _remove(directory.path)
+        return removed
 
 
 def _clean_store(
@@ -141,19 +142,18 @@ def _clean_store(
         try:
             opened.refuse_existing(overwrite=True)
             unpublished, others = opened.leftovers()
-            found = _measured(list(filter(_exists, works)))
-            sizes = {}
+            works = list(filter(_exists, works))
+            removed = _measured(works)
             if unpublished:  # one request for all of them
                 sizes = {file.path: file.size for file in OBJECT_STORE.find(output)}
+                freed = sum(sizes.get(path, 0) for path in unpublished)
+                removed.append(RemovedWork(output, len(unpublished), freed))
             if not dry_run:
                 lease.renew()
-                for work in found:
-                    _remove(work.path)
+                for work in works:
+                    _remove(work)
                 OBJECT_STORE.remove(*unpublished)
-            if unpublished:
-                freed = sum(sizes.get(path, 0) for path in unpublished)
-                found.append(RemovedWork(output, len(unpublished), freed))
-            return found, others
+            return removed, others
         finally:
             lease.stays = opened.has_leftovers()
 
@@ -161,9 +161,9 @@ def _clean_store(
 def _exists(directory: str) -> bool:
     """Whether there is a directory; in a store, whether there are files in it."""
     storage = storage_of(directory)
-    return (
-        bool(storage.files_in(directory)) if is_url(directory) else storage.is_directory(directory)
-    )
+    if is_url(directory):
+        return bool(storage.files_in(directory))
+    return storage.is_directory(directory)
 
 
 def _measured(directories: Sequence[str]) -> list[RemovedWork]:
@@ -172,7 +172,7 @@ def _measured(directories: Sequence[str]) -> list[RemovedWork]:
     Files that have a name elsewhere free nothing.
     """
     statuses = {path: _statuses(path) for path in directories if not is_url(path)}
-    names = Counter(_inode(status) for found in statuses.values() for status in found)
+    names = Counter(map(_inode, chain.from_iterable(statuses.values())))
     measured = []
     for path in directories:
         if is_url(path):
@@ -189,8 +189,7 @@ def _measured(directories: Sequence[str]) -> list[RemovedWork]:
     return measured
 
 
-def _inode(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
+_inode = attrgetter("st_dev", "st_ino")
 
 
 def _statuses(directory: str) -> list[os.stat_result]:

@@ -378,11 +378,9 @@ def _agreement(index: QuestionTable, first: Query, second: Query, examples: int)
                 disputed.append(Disputed(row.sample_id, row.sample_hash, model, right_by or ""))
         elif verdicts != [None, None]:
             by_one[verdicts[0] is None] += 1
-    counts = Counter((table[0], table[1], table[2], table[3]) for table in tables.values())
-    totals = list(map(sum, zip([0] * 4, *tables.values(), strict=True)))
-    both, only_first, only_second, neither = totals
-    answers = sum(totals)
-    kappa, low, high = kappa_interval(counts)
+    both, only_first, only_second, neither = map(sum, zip([0] * 4, *tables.values(), strict=True))
+    answers = both + only_first + only_second + neither
+    kappa, low, high = kappa_interval(Counter(map(tuple, tables.values())))
     return Agreement(
         evaluation_name=first.evaluation_name,
         answers=answers,

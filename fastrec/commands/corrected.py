@@ -163,8 +163,8 @@ def _find_labelled(
         return np.array([any(text[:end] in names for end in lengths) for text in texts], np.bool_)
 
     records = table.records
-    is_named = are_named(records.hashes)[records.hash]
-    is_named |= are_named(records.sample_ids)[records.sample_id]
+    codes, sample_ids = records.sample_ids
+    is_named = are_named(records.hashes)[records.hash] | are_named(sample_ids)[codes]
     is_wanted = is_wanted & is_named[table.place]
     is_wanted &= np.isin(table.models, [label.model for label in about])[table.model]
     places = np.flatnonzero(is_wanted)

@@ -83,7 +83,7 @@ def rejects(
         ShardError: The rejects file cannot be read completely.
         FastrecError: The file cannot be written.
     """
-    found = FindingGroups()
+    findings = FindingGroups()
     truncated: list[Location] = []
     repairs: Counter[str] = Counter()
     repairable = 0
@@ -92,25 +92,23 @@ def rejects(
         for line in _rejected_lines(corpus, as_tuple("code", code)):
             location = Location(line.source, line.line)
             first = Finding(line.code, line.path, line.message)
-            group = found.add(first, location, line.version or None)
+            group = findings.add(first, location, line.version or None)
             repairable += bool(line.repairs)
             repairs.update(line.repairs or ())
             if group:
                 others.setdefault(id(group), _Others()).add(line)
-            if file is None:
-                continue
-            if line.truncated is True:
+            if file is not None and line.truncated is True:
                 truncated.append(location)
-                continue
-            raw = line.exact_bytes()
-            file.write(raw + b"\n")
-            if places:
-                place = Place(line.source, line.line, line.offset, sha256(raw).hexdigest())
-                places.write(msgspec.json.encode(place) + b"\n")
+            elif file is not None:
+                raw = line.exact_bytes()
+                file.write(raw + b"\n")
+                if places:
+                    place = Place(line.source, line.line, line.offset, sha256(raw).hexdigest())
+                    places.write(msgspec.json.encode(place) + b"\n")
     return Rejects(
-        lines=found.codes.total(),
-        codes=dict(sorted(found.codes.items())),
-        groups=[others[id(group)].reject_group(group) for group in found.in_order()],
+        lines=findings.codes.total(),
+        codes=dict(sorted(findings.codes.items())),
+        groups=[others[id(group)].reject_group(group) for group in findings.in_order()],
         repairable=repairable,
         repairable_by_code=dict(sorted(repairs.items())),
         truncated=truncated,

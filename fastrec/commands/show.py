@@ -34,7 +34,7 @@ class Shown(Tabular):
 
     def rows(self) -> Rows:
         """A row for each answer and verdict."""
-        found = []
+        rows = []
         for question in self.questions:
             names = {
                 "evaluation_name": question.evaluation_name,
@@ -42,11 +42,9 @@ class Shown(Tabular):
             }
             for answer in question.answers:
                 said = "\n".join(turn.text for turn in answer.turns if turn.role == "assistant")
-                found += [
-                    flat(verdict, flat(answer, names) | {"answer": said})
-                    for verdict in answer.verdicts
-                ]
-        return found
+                before = flat(answer, names) | {"answer": said}
+                rows += [flat(verdict, before) for verdict in answer.verdicts]
+        return rows
 
 
 def show(
@@ -79,16 +77,15 @@ def show(
     index, scopes = open_scopes(corpus, chosen, metrics="all", jobs=jobs, progress=progress)
     queries = [query for _, query in scopes]
     rows = _find(index, str(question), queries, chosen)
-    found = []
+    most = current_limits().shown_answers
+    questions = []
     for evaluation, name in dict.fromkeys((row.evaluation_name, row.name) for row in rows):
         of_evaluation = [query for query in queries if query.evaluation_name == evaluation]
-        if one := read_question(
-            index, of_evaluation, name, chosen, most=current_limits().shown_answers
-        ):
-            found.append(one)
-    if not found:
+        questions.append(read_question(index, of_evaluation, name, chosen, most=most))
+    shown = [question for question in questions if question]
+    if not shown:
         raise UsageError(f"the filters leave out all answers to the question {question!r}")
-    return Shown(found)
+    return Shown(shown)
 
 
 def _find(
@@ -116,31 +113,25 @@ def _find(
             f"the filters leave out the question {text!r}; it belongs to these evaluations: {names}"
         )
     hashes = {row.sample_hash for row in rows}
-    if len(hashes) > 1 and all(one.startswith(text) for one in hashes):
-        raise UsageError(
-            _candidates(rows, f"{text!r} is the beginning of several hashes; give more characters:")
-        )
+    is_prefix = all(sample_hash.startswith(text) for sample_hash in hashes)
+    if len(hashes) > 1 and is_prefix:
+        head = f"{text!r} is the beginning of several hashes; give more characters:"
+        raise UsageError(_candidates(rows, head))
     if len({(row.evaluation_name, row.name) for row in rows}) > _MOST_SHOWN:
-        if len(hashes) == 1 and all(one.startswith(text) for one in hashes):
-            raise UsageError(
-                _candidates(rows, f"several samples have the hash {text!r}; choose a --sample-id:")
-            )
-        raise UsageError(
-            _candidates(
-                rows, f"several questions have the sample_id {text!r}; choose an --evaluation:"
-            )
-        )
+        head = f"several questions have the sample_id {text!r}; choose an --evaluation:"
+        if is_prefix:
+            head = f"several samples have the hash {text!r}; choose a --sample-id:"
+        raise UsageError(_candidates(rows, head))
     return rows
 
 
 def _candidates(rows: Iterable[QuestionRow], head: str) -> str:
-    found = {(row.name, row.evaluation_name): row for row in rows}
+    candidates = {(row.name, row.evaluation_name): row for row in rows}
     lines = [
         f"  {row.sample_hash}  {row.evaluation_name}  {str(row.sample_id)[:_EXCERPT]}  "
         f"{row.excerpt[:_EXCERPT]}"
-        for row in list(found.values())[:_MOST_LISTED]
+        for row in list(candidates.values())[:_MOST_LISTED]
     ]
-    more = len(found) - len(lines)
-    return "\n".join(
-        [head, *lines, *([f"  … and {counted(more, 'more question')}"] if more else [])]
-    )
+    if more := len(candidates) - len(lines):
+        lines.append(f"  … and {counted(more, 'more question')}")
+    return "\n".join([head, *lines])

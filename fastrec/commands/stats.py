@@ -149,10 +149,8 @@ def stats(
         # Groups come first, because there may be too many of them.
         by_group = opened(index.selection.reader, wanted, groups) if groups else None
         if common:
-            recounted = [
-                _only_common(one, index, errors_as_wrong=errors_as_wrong) for one in chosen
-            ]
-            found.evaluations = ranked(recounted).evaluations
+            recount = partial(_only_common, index=index, errors_as_wrong=errors_as_wrong)
+            found.evaluations = ranked(list(map(recount, chosen))).evaluations
         _add_tests(found, index, common=common, ranks=is_tested)
         _add_series(found.evaluations, index, others)
         if by_group:
@@ -229,14 +227,11 @@ def _corpus_of(
             scratch_corpus(shards, options, progress=progress, notice=notice)
         )
     except BadShardsError as exc:
-        lines = [
-            (
-                f"{counted(len(exc.errors), 'shard')} could not be read completely, so there are "
-                "no statistics:"
-            )
-        ]
-        lines += [f"  {error}" for error in exc.errors]
-        raise FastrecError("\n".join([*lines, "Download them again, or leave them out."])) from exc
+        errors = "".join(f"  {error}\n" for error in exc.errors)
+        raise FastrecError(
+            f"{counted(len(exc.errors), 'shard')} could not be read completely, so there are no "
+            f"statistics:\n{errors}Download them again, or leave them out."
+        ) from exc
     counts = made.summary.line_counts
     if counts.rejected:
         notice(f"{counts.rejected:,} of {counts.lines:,} lines are invalid and do not count")

@@ -288,7 +288,6 @@ class _SliceTask(msgspec.Struct, frozen=True):
     max_errors: int | None
     log: str | None  # The beginning of the names of the slices' logs.
     settings: JudgeSettings
-    upgrade_report: bool
 
     def __str__(self) -> str:
         return "reading " + "; ".join(map(str, self.slices))
@@ -361,7 +360,6 @@ def validate(
             max_errors=max_errors,
             log=f"{scratch}/" if log else None,
             settings=settings,
-            upgrade_report=upgrade_report,
         )
         results = stack.enter_context(closing(_judge_slices(shards, task, jobs, progress)))
         for shard, pieces in groupby(results, key=lambda result: result[0].shard):
@@ -475,7 +473,7 @@ def _validate_slice(
                 warnings=len(batch.warnings),
             )
             found.versions += batch.versions
-            if task.upgrade_report:
+            if task.settings.normal:  # for a report about upgrades
                 for line, step in _upgrade_steps(judged):
                     found.upgrades.add(step, Location(source, line))
             if reporter:

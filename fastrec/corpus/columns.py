@@ -124,7 +124,7 @@ TOKENS = ("input_tokens", "output_tokens", "total_tokens")
 _NO_TOKENS = (0, 0, 0)
 _HEAD_BYTES = 16 << 10  # of a file that is read first
 _METADATA_MARK = b',"metadata":{'
-_LARGEST = sys.float_info.max
+_MOST = {"d": int(sys.float_info.max), "Q": 2**64 - 1}  # the largest integer in an array
 
 
 def columns_path(part: str) -> str:
@@ -248,7 +248,6 @@ class ColumnsBuilder:
         Those that it cannot hold stand apart, beside the nearest that it can.
         """
         numbers = self._arrays[name]
-        nearest = _nearest_double if COLUMNS[name].type == "f8" else _nearest_count
         known = [value for value in values if value is not None] if None in values else list(values)
         with suppress(TypeError, OverflowError):
             held = array(numbers.typecode, known)
@@ -262,9 +261,13 @@ class ColumnsBuilder:
             exact = from_portable(value) if value.__class__ is str else value
             if exact is None:
                 exact = math.nan
-            numbers.append(nearest(exact) if exact.__class__ is int else exact)
-            if exact.__class__ is int and numbers[-1] != exact:
-                self._exact[name][position] = hex(exact)
+            if exact.__class__ is int:
+                most = _MOST[numbers.typecode]
+                numbers.append(min(max(exact, -most), most))
+                if numbers[-1] != exact:
+                    self._exact[name][position] = hex(exact)
+            else:
+                numbers.append(exact)
 
     def contents(self) -> Iterator[tuple[str, str, bytes]]:
         """Yield the name, the type and the content of each frame, after all records were added."""
@@ -313,17 +316,6 @@ def _little_endian(numbers: array[Any]) -> bytes:
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers.tobytes()
-
-
-def _nearest_double(value: int) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return _LARGEST if value > 0 else -_LARGEST
-
-
-def _nearest_count(value: int) -> int:
-    return min(value, (1 << 64) - 1)
 
 
 def _portable_id(sample_id: int | str) -> int | str | dict[str, str]:
@@ -378,11 +370,11 @@ class _MetadataColumns(msgspec.Struct):
         if len(self._distinct) >= _MOST_WAITING:
             self._settle()
         try:
-            found = _decode_tail(b"{" + end[1:]) if len(end) > 1 else _Tail()
+            tail = _decode_tail(b"{" + end[1:]) if len(end) > 1 else _Tail()
             self._numbers[end] = len(self._distinct)
         except msgspec.MsgspecError:  # this is a key of an inner object
-            found = _decode_tail(text)
-        self._distinct.append({key: bytes(value) for key, value in found.metadata.items()})
+            tail = _decode_tail(text)
+        self._distinct.append({key: bytes(value) for key, value in tail.metadata.items()})
         return len(self._distinct) - 1
 
     def _settle(self) -> None:
@@ -500,10 +492,7 @@ class PartColumns:
         """The same as a numpy array, which cannot be written."""
         import numpy as np  # noqa: PLC0415 - workers do not need it
 
-        found = np.frombuffer(self.content(name), dtype=f"<{self.frames[name][0].type}")
-        if len(found) != self.records:
-            raise self._damaged(f"its column {name} has {len(found):,} values")
-        return found
+        return np.frombuffer(self.content(name), dtype=f"<{self.frames[name][0].type}")
 
     def doubles(self, name: str) -> np.ndarray[Any, Any]:
         """The numbers of a column of doubles; infinite beyond the largest one."""

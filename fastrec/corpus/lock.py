@@ -76,9 +76,8 @@ def locked(output: Path, wait_seconds: float | None = None) -> Iterator[None]:
             os.pwrite(descriptor, f"{_this_run()}\n".encode(), 0)
         yield
     finally:
-        with contextlib.suppress(
-            OSError
-        ):  # a file that stays does no harm: only the lock on it counts
+        # A file that stays does no harm: only the lock on it counts.
+        with contextlib.suppress(OSError):
             path.unlink()
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -108,8 +107,8 @@ def _take_lock(path: Path, output: Path, wait_seconds: float) -> int:
                 return descriptor
         if holder is None:
             continue  # its last holder removed the file after we opened it
-        found = _HOLDER.match(holder)
-        is_dead = found and found[2] == os.uname().nodename and not _is_running(int(found[1]))
+        named = _HOLDER.match(holder)
+        is_dead = named and named[2] == os.uname().nodename and not _is_running(int(named[1]))
         if not is_dead or time.monotonic() > deadline:
             raise LockedError(str(output), holder or "which has only just begun")
         time.sleep(0.05)
@@ -135,10 +134,8 @@ def _is_same_file(path: Path, descriptor: int) -> bool:
 def this_machine() -> str:
     """Name the machine, and the container in it, where process numbers are valid."""
     try:
-        return (
-            f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} "
-            f"{Path('/proc/self/ns/pid').readlink()}"
-        )
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:  # not on Linux
         return os.uname().nodename
 
@@ -228,27 +225,24 @@ class Lease:
             self._renew(time.time())
 
     def _take(self) -> None:
-        found = self._object.read()
-        holder = _decoded(found)
-        if holder is not None and self._is_alive(holder):
-            lapse = f"{self._limits.lease_lapse_seconds:.0f} seconds"
-            raise LockedError(
-                self._output, f"{holder} (a killed run is presumed dead after {lapse})"
-            )
-        if holder is not None:
+        content = self._object.read()
+        if holder := _decoded(content):
+            if self._is_alive(holder):
+                lapse = f"{self._limits.lease_lapse_seconds:.0f} seconds"
+                reason = f"{holder} (a killed run is presumed dead after {lapse})"
+                raise LockedError(self._output, reason)
             ended = [holder.token] if self._has_ended(holder) else []
             self._me.ended = [*holder.ended, *ended][-_TOKENS:]
         started = _clocks()
         try:
             self._object.write(self._encoded(time.time()))
         except ChangedError:
-            raise LockedError(
-                self._output, str(self._holder() or "which has only just begun")
-            ) from None
+            other = str(self._holder() or "which has only just begun")
+            raise LockedError(self._output, other) from None
         self._renewed_at = started
         self.is_conditional = self._object.is_conditional()
         if not self.is_conditional:
-            if found is not None and not is_private(self._output):
+            if content is not None and not is_private(self._output):
                 time.sleep(_SETTLE * self._limits.lease_renew_seconds)
             self._check_holder()
 

@@ -29,9 +29,8 @@ class Kind(NamedTuple):
 
     name: str  # as in messages: a corpus
     marker: str  # the name of the file that marks a directory as an output of this kind
-    files: Callable[
-        [bytes], set[str]
-    ]  # returns the files that a marker lists; none if it is of something else
+    # Returns the files that a marker lists; none if it is of something else.
+    files: Callable[[bytes], set[str]]
 
 
 CORPUS = Kind("a corpus", MANIFEST, listed_files)
@@ -43,9 +42,8 @@ class Output(Protocol):
     work: str
     work_root: str  # the directory with all work of this output, of earlier runs too
     refused: str  # where the output is put if it is refused: `OUT.refused`
-    kept: frozenset[str] = (
-        frozenset()
-    )  # files that stay after success, because the next run builds on them
+    # Files that stay after success, because the next run builds on them.
+    kept: frozenset[str] = frozenset()
 
     def staged(self, name: str) -> str:
         """Return the path that a file of the output has before it is published."""
@@ -178,26 +176,17 @@ def not_refused(path: str) -> UsageError:
 
 def work_root_of(output: str, work_dir: str | None) -> str:
     """The work directory of an output: beside it, or below `work_dir`, which outputs share."""
-    work_dir = work_dir and without_file_protocol(work_dir)
-    if is_url(output):
-        output = output.rstrip("/")
-        work_dir = work_dir or parent_of(output)
-    else:
-        target = Path(output).resolve()
-        if not work_dir:
-            return str(target.parent / f".{target.name}.fastrec-work")
-        output = str(target)
-    if not is_url(work_dir):
-        directory = str(Path(work_dir).resolve())
-    else:
-        directory = work_dir.rstrip("/")
-        if not is_url(output):
-            import socket  # noqa: PLC0415 - takes 4 ms, and is rarely needed
+    output = output.rstrip("/") if is_url(output) else str(Path(output).resolve())
+    if not work_dir and not is_url(output):
+        return join(parent_of(output), f".{base_name(output)}.fastrec-work")
+    directory = without_file_protocol(work_dir or parent_of(output))
+    if not is_url(directory):
+        directory = str(Path(directory).resolve())
+    elif not is_url(output):
+        import socket  # noqa: PLC0415 - takes 4 ms, and is rarely needed
 
-            # An output of the same name on another machine is another one; a store has no lock to
-            # tell them apart.
-            output = f"{socket.gethostname()}:{output}"
-    return join(
-        directory,
-        f".{base_name(output)}.{fingerprint(os.fsencode(output)):016x}.fastrec-work",
-    )
+        # An output of the same name on another machine is another one; a store has no lock to
+        # tell them apart.
+        output = f"{socket.gethostname()}:{output}"
+    name = f".{base_name(output)}.{fingerprint(os.fsencode(output)):016x}.fastrec-work"
+    return join(directory, name)

@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate, chain, compress, islice, repeat
+from itertools import accumulate, chain, compress, islice, pairwise, repeat, starmap
 from math import isnan
 from operator import eq, sub
 from typing import Any
@@ -82,8 +82,8 @@ class PartRecords:
     @property
     def has_repeats(self) -> bool:
         """Whether neighbours have equal keys."""
-        codes = [codes for _, codes in self._key_fields]
-        return any(map(eq, zip(*codes, strict=True), islice(zip(*codes, strict=True), 1, None)))
+        keys = zip(*(codes for _, codes in self._key_fields), strict=True)
+        return any(starmap(eq, pairwise(keys)))
 
     @property
     def sizes(self) -> array[int]:
@@ -105,24 +105,24 @@ class PartRecords:
 
     def rows(self, first: int, end: int) -> list[tuple[Any, ...]]:
         """The rows of some records, as `summary.rows` makes them from decoded records."""
-        some = slice(first, end)
+        span = slice(first, end)
         is_one_piece = len(self._pieces) == 1
         columns: dict[int, Iterable[Any]] = {
             RowColumn.SOURCE: repeat(self._pieces[0], end - first)
             if is_one_piece
-            else self._pieces[some],
-            RowColumn.LINE: self._lines[some] or [at + 1 for at in self._positions[some]],
-            RowColumn.TOKENS: self._tokens(some),
+            else self._pieces[span],
+            RowColumn.LINE: self._lines[span] or [at + 1 for at in self._positions[span]],
+            RowColumn.TOKENS: self._tokens(span),
         }
         for name, place in ROW_COLUMNS.items():
-            columns[place] = self._values(name, some)
+            columns[place] = self._values(name, span)
         return list(zip(*(columns[place] for place in sorted(columns)), strict=True))
 
     def origins(self, first: int, end: int) -> list[tuple[int, Origins]]:
         """The origins of records that have several copies, by position among these records."""
         origins = self._index.origins
-        some = origins[bisect_left(origins, (first,)) : bisect_left(origins, (end,))]
-        return [(number - first, each) for number, each in some]
+        chosen = origins[bisect_left(origins, (first,)) : bisect_left(origins, (end,))]
+        return [(number - first, each) for number, each in chosen]
 
     @cached_property
     def _key_fields(self) -> list[tuple[list[bytes], array[int]]]:
@@ -146,12 +146,12 @@ class PartRecords:
             self._arrays[name] = values
         return self._arrays[name]
 
-    def _values(self, name: str, some: slice) -> Iterable[Any]:
+    def _values(self, name: str, span: slice) -> Iterable[Any]:
         """The values of a column as rows have them.
 
         Texts are None where they are the usual one; integers that an array cannot hold are text.
         """
-        numbers = self._array(name)[some]
+        numbers = self._array(name)[span]
         if COLUMNS[name].is_coded:
             return map(self._texts(name).__getitem__, numbers)
         if name in ("correct", "error"):
@@ -160,7 +160,7 @@ class PartRecords:
         values: list[Any] = numbers.tolist()
         if name == "latency_ms":
             values = [None if isnan(value) else value for value in values]
-        for number, position in enumerate(self._positions[some] if exact else ()):
+        for number, position in enumerate(self._positions[span] if exact else ()):
             if position in exact:
                 values[number] = to_portable(exact[position])
         return values
@@ -172,11 +172,11 @@ class PartRecords:
             self._names[name] = [None if text == usual else text for text in texts]
         return self._names[name]
 
-    def _tokens(self, some: slice) -> list[tuple[Any, ...] | None]:
-        has_tokens = self._array("has_tokens")[some]
+    def _tokens(self, span: slice) -> list[tuple[Any, ...] | None]:
+        has_tokens = self._array("has_tokens")[span]
         if 1 not in has_tokens:
             return [None] * len(has_tokens)
-        usages = zip(*(self._values(name, some) for name in TOKENS), strict=True)
+        usages = zip(*(self._values(name, span) for name in TOKENS), strict=True)
         return [usage if known else None for usage, known in zip(usages, has_tokens, strict=True)]
 
 

@@ -21,11 +21,13 @@ import errno
 import os
 import re
 import secrets
+import shutil
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 
 from fastrec.corpus.lock import locked
@@ -109,9 +111,8 @@ class LocalOutput(Output):
 
     def remove_refused(self) -> None:
         place = self._refused
-        with contextlib.suppress(
-            OSError, LockedError
-        ):  # what stays does no harm, and another run may be writing it
+        # What stays does no harm, and another run may be writing it.
+        with contextlib.suppress(OSError, LockedError):
             if place.is_refused() or place.old.exists():
                 with locked(place.target):
                     place.recover()
@@ -127,9 +128,8 @@ class LocalOutput(Output):
         """
         old = self._place.old
         directories = [self.work, str(self.staging)]
-        if (
-            self._place.target.exists() or not (old / self._place.marker.name).exists()
-        ):  # else it is to be restored
+        # Else it is to be restored.
+        if self._place.target.exists() or not (old / self._place.marker.name).exists():
             directories.append(str(old))
         return [path for path in directories if storage_of(path).is_directory(path)]
 
@@ -238,16 +238,16 @@ def open_local_output(
 ) -> Iterator[LocalOutput]:
     target = Path(output).resolve()  # a symbolic link stays, and leads to the new output
     work = work or work_root_of(output, None)
-    made = LocalOutput(target, kind, work)
+    opened = LocalOutput(target, kind, work)
     if not Path(output).is_symlink() and Path(output).name not in ("", ".."):
-        made.refused = str(Path(output)) + REFUSED  # as the user names it
+        opened.refused = str(Path(output)) + REFUSED  # as the user names it
     target.parent.mkdir(parents=True, exist_ok=True)
     with locked(target), locked_work(target, work):
-        made.recover()
+        opened.recover()
         _refuse_existing(target, output, kind, overwrite=overwrite)
-        made.prepare(fresh=fresh)
-        yield made
-        made.clear()
+        opened.prepare(fresh=fresh)
+        yield opened
+        opened.clear()
 
 
 def locked_work(target: Path, work: str) -> AbstractContextManager[None]:
@@ -262,31 +262,29 @@ def locked_work(target: Path, work: str) -> AbstractContextManager[None]:
 
 
 def _refuse_existing(target: Path, output: str, kind: Kind, *, overwrite: bool) -> None:
-    if not target.exists():
-        return
-    name = shown(output)
+    if target.exists() and (reason := _why_not_replaced(target, kind, overwrite=overwrite)):
+        raise UsageError(f"{shown(output)} {reason}")
+
+
+def _why_not_replaced(target: Path, kind: Kind, *, overwrite: bool) -> str | None:
     if not overwrite:
-        raise UsageError(f"{name} exists: give another output, or --overwrite to replace it")
+        return "exists: give another output, or --overwrite to replace it"
     if not target.is_dir():
-        raise UsageError(f"{name} is not a directory, so it cannot be replaced by {kind.name}")
-    found = {path.name for path in target.iterdir() if not _BY_SYSTEMS.fullmatch(path.name)}
-    if not found:
-        return
-    if kind.marker not in found:
-        raise UsageError(
-            f"{name} holds something else than {kind.name} (no {kind.marker}): it is not replaced"
-        )
+        return f"is not a directory, so it cannot be replaced by {kind.name}"
+    names = {path.name for path in target.iterdir() if not _BY_SYSTEMS.fullmatch(path.name)}
+    if not names:
+        return None
+    if kind.marker not in names:
+        return f"holds something else than {kind.name} (no {kind.marker}): it is not replaced"
     listed = kind.files(LOCAL.read_all(str(target / kind.marker)))
     if not listed:
-        raise UsageError(
-            f"{name} holds a {kind.marker} that is not of {kind.name}: it is not replaced"
+        return f"holds a {kind.marker} that is not of {kind.name}: it is not replaced"
+    if others := sorted(names - {kind.marker, *(path.partition("/")[0] for path in listed)}):
+        return (
+            f"holds {shown(others[0])}, which is not part of {kind.name} and would be lost: move "
+            "it elsewhere, or give another output"
         )
-    if others := sorted(found - {kind.marker, *(path.partition("/")[0] for path in listed)}):
-        raise UsageError(
-            f"{name} holds {shown(others[0])}, which is not part of {kind.name} and would be "
-            "lost: move it elsewhere, "
-            "or give another output"
-        )
+    return None
 
 
 def exchange(one: Path, other: Path) -> bool:
@@ -332,13 +330,13 @@ def check_output(output: str, names: Sequence[str], shards: Sequence[Shard] = ()
     ours = _canonical(output)
     shown_output = shown(output)
     for name, theirs in _canonical_inputs(names, shards, as_urls=is_url(output)):
-        if f"{ours}/".startswith(f"{theirs}/") and (is_url(name) or Path(name).is_dir()):
+        if _is_in(ours, theirs) and (is_url(name) or Path(name).is_dir()):
             if theirs == ours:
                 raise UsageError(f"{shown_output} is input and output at once: give another output")
             raise UsageError(
                 f"the output {shown_output} lies in the input {shown(name)}: give another output"
             )
-        if f"{theirs}/".startswith(f"{ours}/"):
+        if _is_in(theirs, ours):
             raise UsageError(
                 f"the input {shown(name)} lies in the output {shown_output}: give another output"
             )
@@ -350,12 +348,16 @@ def check_inputs_not_in(refused: str, names: Sequence[str], shards: Sequence[Sha
         return
     place = _canonical(refused)
     for name, theirs in _canonical_inputs(names, shards, as_urls=is_url(refused)):
-        if f"{theirs}/".startswith(f"{place}/"):
+        if _is_in(theirs, place):
             raise UsageError(
                 f"the input {shown(name)} is the corpus that was refused last, which this run "
                 "would replace or remove: "
                 "rename it, or give another output"
             )
+
+
+def _is_in(path: str, directory: str) -> bool:
+    return f"{path}/".startswith(f"{directory}/")
 
 
 def _canonical(path: str) -> str:
@@ -369,18 +371,15 @@ def _canonical_inputs(
 
     They are URLs, or other paths.
     """
-    directories: dict[str, str] = {}  # most shards share one, whose canonical path is found once
+    known = cache(_canonical)  # most shards share a directory
     yield from ((name, _canonical(name)) for name in names if is_url(name) == as_urls)
-    for path in (
-        shard.path for shard in shards if not shard.stream and is_url(shard.path) == as_urls
-    ):
-        if as_urls or os.path.islink(path):  # noqa: PTH114 - paths stay the str that was given
-            yield path, _canonical(path)
-        else:
-            parent, name = parent_and_name(path)
-            if parent not in directories:
-                directories[parent] = _canonical(parent)
-            yield path, f"{directories[parent]}/{name}"
+    for path in [shard.path for shard in shards if not shard.stream]:
+        if is_url(path) == as_urls:
+            if as_urls or os.path.islink(path):  # noqa: PTH114 - paths stay the str that was given
+                yield path, _canonical(path)
+            else:
+                parent, name = parent_and_name(path)
+                yield path, f"{known(parent)}/{name}"
 
 
 def too_little_space(output: Output, shards: Sequence[Shard], runs: Iterable[Shard]) -> str | None:
@@ -398,13 +397,12 @@ def too_little_space(output: Output, shards: Sequence[Shard], runs: Iterable[Sha
             needed[device] += size
             directories[device] = directory
     for device, size in needed.items():
-        found = os.statvfs(directories[device])
-        free = found.f_bavail * found.f_frsize
+        free = shutil.disk_usage(directories[device]).free
         if free < size:
             return (
                 f"{shown(directories[device])} has {free / 1e9:.1f} GB left, and the work takes "
-                "about "
-                f"{size / 1e9:.1f} GB: free some space, or name another directory with --work-dir"
+                f"about {size / 1e9:.1f} GB: free some space, or name another directory with "
+                "--work-dir"
             )
     return None
 
@@ -423,8 +421,7 @@ def check_reachable(directories: Iterable[str], engine: Engine) -> None:
             more = f" and {len(failed) - 3:,} more workers" if len(failed) > 3 else ""
             raise UsageError(
                 f"{shown(directory)} cannot be reached by {', '.join(failed[:3])}{more}: put the "
-                "output, and "
-                "--work-dir, on storage that all workers share under the same name"
+                "output, and --work-dir, on storage that all workers share under the same name"
             )
 
 
@@ -435,11 +432,9 @@ def _can_reach(probe: str) -> bool:
     """
     own = f"{probe}-{secrets.token_hex(4)}"
     storage = storage_of(probe)
-    try:
-        if not storage.exists(probe):
-            return False
-        storage.write_all(own, b"")
-        storage.remove(own)
-    except (OSError, UsageError):
-        return False
-    return True
+    with contextlib.suppress(OSError, UsageError):
+        if storage.exists(probe):
+            storage.write_all(own, b"")
+            storage.remove(own)
+            return True
+    return False

@@ -1,19 +1,18 @@
 """A published corpus that is open for reading: each document is read once, when needed."""
 
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Generator, Iterable
 from contextlib import closing
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 
 from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at, parts_of
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of, skim_lines
 from fastrec.errors import CorpusError
 from fastrec.parameters import AnyPath
-from fastrec.storage import is_url, storage_of
+from fastrec.storage import fingerprint, is_url
+from fastrec.storage.local import LOCAL
 from fastrec.summary.document import Summary
 
 _KEPT_COLUMNS = 64  # files whose headers are kept
@@ -36,8 +35,7 @@ class CorpusReader(os.PathLike[str]):
         """
         self.path = os.fspath(corpus)
         self.manifest: Manifest = read_manifest(self.path)
-        self._columns: OrderedDict[int, PartColumns] = OrderedDict()
-        self._lock = threading.Lock()
+        self._open_columns = lru_cache(_KEPT_COLUMNS)(lambda part: open_columns(self.parts[part]))
 
     def __fspath__(self) -> str:
         return self.path
@@ -67,24 +65,15 @@ class CorpusReader(os.PathLike[str]):
         for part in self.parts:
             expected[part.path] = part.entry.bytes
             expected[part.beside(part.entry.columns.file)] = part.entry.columns.bytes
-        return [path for path, size in expected.items() if _size_of(path) != size]
+        return [
+            path
+            for path, size in expected.items()
+            if not LOCAL.exists(path) or LOCAL.size_of(path) != size
+        ]
 
     def part_columns(self, part: int) -> PartColumns:
         """The columns of a part."""
-        with self._lock:
-            if part not in self._columns:
-                self._columns[part] = open_columns(self.parts[part])
-            self._columns.move_to_end(part)
-            if len(self._columns) > _KEPT_COLUMNS:
-                self._columns.popitem(last=False)
-            return self._columns[part]
-
-
-def _size_of(path: str) -> int | None:
-    try:
-        return storage_of(path).size_of(path)
-    except OSError:
-        return None
+        return self._open_columns(part)
 
 
 def open_columns(part: PartFile) -> PartColumns:
@@ -98,13 +87,29 @@ def open_columns(part: PartFile) -> PartColumns:
 
 
 def lines_of(part: PartFile, columns: PartColumns, positions: Iterable[int]) -> Generator[bytes]:
-    """Yield the lines of a part at some positions, in ascending order, without their newlines."""
+    """Yield the lines of a part at some positions, in ascending order, without their newlines.
+
+    Raises:
+        CorpusError: The part has another line there.
+    """
     sizes = columns.array("bytes")
-    starts = [0, *accumulate(sizes)]
+    ends = list(accumulate(sizes))
     fingerprints = columns.array("fingerprint")
-    places = ((starts[at], sizes[at], fingerprints[at]) for at in positions)
-    with closing(lines_at(part, places)) as lines:
-        for line in lines:
+    offset = size = 0  # of the buffer
+    buffer: bytes | bytearray = b""
+    with closing(skim_lines(part)) as buffers:
+        for position in positions:
+            while ends[position] > offset + size:
+                offset += size
+                buffer, size = next(buffers, (buffer, 0))
+                if not size:
+                    break
+            end = ends[position] - offset
+            line = bytes(memoryview(buffer)[max(end - sizes[position], 0) : end])
+            if fingerprint(line) != fingerprints[position]:
+                begin = ends[position] - sizes[position]
+                reason = f"does not have the line that its columns describe, at byte {begin:,}"
+                raise CorpusError(part.path, f"{reason} of its text; {VERIFY_HINT}")
             yield line[:-1]
 
 

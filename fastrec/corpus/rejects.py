@@ -145,25 +145,15 @@ def decode_rejected(path: str, number: int, line: bytes) -> RejectedLine:
     """
     try:
         rejected = _decode(line)
-        raw = (
-            rejected.exact_bytes()
-            if isinstance(rejected.raw, str) != isinstance(rejected.raw_base64, str)
-            else None
-        )
-    except (
-        msgspec.MsgspecError,
-        ValueError,
-        RecursionError,
-    ) as exc:  # base64 and UTF-8 raise kinds of ValueError
+        if isinstance(rejected.raw, str) == isinstance(rejected.raw_base64, str):
+            raise ValueError("it needs either `raw` or `raw_base64`")  # noqa: TRY301
+        if b"\n" in rejected.exact_bytes():
+            raise ValueError("its raw line contains a newline")  # noqa: TRY301
+        if rejected.code not in CODES:
+            raise ValueError(f"there is no code {rejected.code!r}")  # noqa: TRY301
+    # base64 and UTF-8 raise kinds of ValueError
+    except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
         raise CorpusError(path, f"not a rejected line: {exc}", number) from exc
-    if raw is None:
-        raise CorpusError(
-            path, "not a rejected line: it needs either `raw` or `raw_base64`", number
-        )
-    if b"\n" in raw:
-        raise CorpusError(path, "not a rejected line: its raw line contains a newline", number)
-    if rejected.code not in CODES:
-        raise CorpusError(path, f"not a rejected line: there is no code {rejected.code!r}", number)
     return rejected
 
 
@@ -176,26 +166,21 @@ def write_rejects(
     pass 2, each one range that is sorted by source and line. `names` are the sources, by the number
     of their shard.
     """
-    wanted = [piece for piece in ranges if piece.end > piece.start]
-    wanted.sort(key=lambda piece: (names[piece.shard], piece.shard, piece.offset))
+    in_order = sorted(ranges, key=lambda piece: (names[piece.shard], piece.shard, piece.offset))
     lines: Iterator[bytes] = chain.from_iterable(
-        _lines_of(piece, names[piece.shard]) for piece in wanted
+        _lines_of(piece, names[piece.shard]) for piece in in_order
     )
-    files = list(left_out)
-    if files:
+    if files := list(left_out):
         size = min(_SOME_BYTES, _HELD_BYTES // len(files))
-        lines = merge(
-            lines,
-            *(_lines(file, 0, storage_of(file).size_of(file), size) for file in files),
-            key=_location,
-        )
-    first = next(lines, None)
-    if first is None:
+        others = (_lines(file, 0, storage_of(file).size_of(file), size) for file in files)
+        lines = merge(lines, *others, key=_location)
+    block = list(islice(lines, 1_000))
+    if not block:
         return None
     with ShardWriter(path, "zst", 3) as writer:
-        writer.write([first])
-        while more := list(islice(lines, 1_000)):
-            writer.write(more)
+        while block:
+            writer.write(block)
+            block = list(islice(lines, 1_000))
         return writer.finish()
 
 
@@ -207,9 +192,8 @@ def _lines_of(piece: RejectRange, name: str) -> Iterator[bytes]:
             rejected = _decode(line)
             rejected.source = name
             rejected.line += piece.line_base
-            yield rejected.to_json()
-        else:
-            yield line
+            line = rejected.to_json()
+        yield line
 
 
 def _lines(path: str, start: int, end: int, size: int) -> Iterator[bytes]:

@@ -4,7 +4,7 @@ r"""Scanning a corpus: list its parts, run one task per part, and collect the re
     results
 
 A task skims a part with `skim_lines`: whole lines in a buffer that is reused. If it knows the
-columns of the part, `lines_at` reads only some lines.
+columns of the part, `reader.lines_of` reads only some lines.
 
     buffer   {"a": 1}\n{"a": 2}\n{"a":           two whole lines, and the beginning of a third
              {"a": 3}\n{"a": 4}\n                it moves to the front before more is read
@@ -16,14 +16,13 @@ checks everything, to find out what is wrong.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from operator import length_hint
 from typing import IO, TypeVar, cast
 
 import msgspec
 import zstandard
 from msgspec import UNSET
-from xxhash import xxh3_64_intdigest
 
 from fastrec.corpus.manifest import MANIFEST, KeyEntry, Manifest, PartEntry
 from fastrec.engine import jobs_for, make_engine
@@ -141,10 +140,10 @@ def is_sorted_by_question(manifest: Manifest) -> bool:
 def skim_lines(part: PartFile) -> Generator[Buffered]:
     """Yield whole lines: a buffer, and how many of its bytes are valid until the next step."""
     shard = shard_at(part.path)
-    file_bytes = part.entry.bytes
     text_bytes = part.entry.text_bytes
+    is_listed = shard.size == part.entry.bytes
     total = 0
-    if shard.size == file_bytes:
+    if is_listed:
         try:
             for buffer, size in _shard_lines(shard, text_bytes, current_limits().skim_bytes):
                 total += size
@@ -158,34 +157,11 @@ def skim_lines(part: PartFile) -> Generator[Buffered]:
     size = sum(map(len, shard.read_text()))
     if size != text_bytes:
         reason = f"has {size:,} bytes of text, but the manifest says {text_bytes:,}"
-    elif shard.size == file_bytes and total >= 0:
+    elif is_listed and total >= 0:
         reason = "does not end with a newline"
     else:
         reason = "is not the file that the manifest describes"
     raise CorpusError(shard.path, f"{reason}; {VERIFY_HINT}")
-
-
-def lines_at(part: PartFile, places: Iterable[tuple[int, int, int]]) -> Generator[bytes]:
-    """Yield lines of a part in order, given where each begins, its size and its 64-bit xxh3.
-
-    Raises:
-        CorpusError: The part has another line there.
-    """
-    offset = size = 0  # of the buffer
-    buffer: bytes | bytearray = b""
-    with closing(skim_lines(part)) as buffers:
-        for start, line_bytes, fingerprint in places:
-            while start >= offset + size:
-                offset += size
-                buffer, size = next(buffers, (buffer, 0))
-                if not size:
-                    break
-            begin = start - offset
-            line = bytes(memoryview(buffer)[begin : begin + line_bytes])
-            if xxh3_64_intdigest(line) != fingerprint:
-                reason = f"does not have the line that its columns describe, at byte {start:,}"
-                raise CorpusError(part.path, f"{reason} of its text; {VERIFY_HINT}")
-            yield line
 
 
 def _shard_lines(shard: Shard, text_bytes: int, buffer_bytes: int) -> Iterator[Buffered]:

@@ -49,8 +49,8 @@ def token_in(name: str) -> str | None:
     >>> token_in("part-00000-0123456789abcdef.jsonl.zst"), token_in("part-00000.jsonl.zst")
     ('0123456789abcdef', None)
     """
-    found = _FILE.fullmatch(name)
-    return found[1] if found else None
+    matched = _FILE.fullmatch(name)
+    return matched[1] if matched else None
 
 
 def _stem_of(name: str) -> str:
@@ -94,22 +94,20 @@ class StoreOutput(Output):
         return f"{stem}-{self._lease.token}{suffix}"
 
     def staged_files(self) -> list[str]:
-        return [path for path in self._leftovers() if self._token_of(path) == self._lease.token]
+        token = self._lease.token
+        return [path for path in self._leftovers() if token_in(self._name_of(path)) == token]
 
     def _leftovers(self) -> list[str]:
         """List the unpublished files of all runs; all others belong to somebody else, and stay."""
-        return [
-            path for path in self._unpublished() if is_of_a_run(path.removeprefix(f"{self._url}/"))
-        ]
+        return [path for path in self._unpublished() if is_of_a_run(self._name_of(path))]
 
-    def _token_of(self, path: str) -> str | None:
-        return token_in(path.removeprefix(f"{self._url}/"))
+    def _name_of(self, path: str) -> str:
+        return path.removeprefix(f"{self._url}/")
 
     def _unpublished(self) -> list[str]:
-        published = {
-            join(self._url, name) for name in (*self._old_files, self._kind.marker, _LEASE)
-        }
-        return [path for path in OBJECT_STORE.files_in(self._url) if path not in published]
+        published = {*self._old_files, self._kind.marker, _LEASE}
+        files = OBJECT_STORE.files_in(self._url)
+        return [path for path in files if self._name_of(path) not in published]
 
     def rename(self, name: str, new_name: str) -> None:
         OBJECT_STORE.copy(self.staged(name), self.staged(new_name))
@@ -148,17 +146,16 @@ class StoreOutput(Output):
     def publish(self) -> None:
         self._lease.renew()
         leftovers = self._leftovers()
-        if self._manifest.read() != self._old_manifest:
-            raise LostLeaseError(self._url, "which has published a corpus since")
         try:
+            if self._manifest.read() != self._old_manifest:
+                raise ChangedError(self._url)  # noqa: TRY301
             self._manifest.write(self._new_manifest)
         except ChangedError:
             raise LostLeaseError(self._url, "which has published a corpus since") from None
         old = self._old_files
         self._old_files = self._kind.files(self._new_manifest)
-        with contextlib.suppress(
-            OSError, LockedError
-        ):  # files that stay do no harm; a later run removes them
+        # Files that stay do no harm; a later run removes them.
+        with contextlib.suppress(OSError, LockedError):
             self._lease.renew()
             OBJECT_STORE.remove(*(join(self._url, name) for name in old - self._old_files))
             OBJECT_STORE.remove(*filter(self._is_useless, leftovers))
@@ -166,12 +163,11 @@ class StoreOutput(Output):
 
     def _is_useless(self, path: str) -> bool:
         """Return whether no run can publish a file that was there before this run published."""
-        if path.removeprefix(f"{self._url}/") in self._old_files:
-            return False
-        return self._lease.is_conditional or self._has_ended(path)
+        is_published = self._name_of(path) in self._old_files
+        return not is_published and (self._lease.is_conditional or self._has_ended(path))
 
     def _has_ended(self, path: str) -> bool:
-        token = self._token_of(path)
+        token = token_in(self._name_of(path))
         return token is None or token in self._lease.ended_runs
 
     def old_marker(self) -> bytes | None:
@@ -181,12 +177,10 @@ class StoreOutput(Output):
         """Raise a UsageError if `OUT.refused` holds anything but a refused corpus."""
         marker = join(self.refused, self._kind.marker)
         files = OBJECT_STORE.files_in(self.refused)
-        is_ours = (
-            is_refused(OBJECT_STORE.read_all(marker))
-            if marker in files
-            else join(self.refused, _LEASE) in files
-        )
-        if files and not is_ours:
+        is_ours = not files or join(self.refused, _LEASE) in files
+        if marker in files:
+            is_ours = is_refused(OBJECT_STORE.read_all(marker))
+        if not is_ours:
             raise not_refused(self.refused)
 
     def refuse(self) -> None:
@@ -225,10 +219,10 @@ class StoreOutput(Output):
 
     def leftovers(self) -> tuple[list[str], list[str]]:
         """List unpublished files of runs that have ended, and those that may yet be published."""
-        found: tuple[list[str], list[str]] = ([], [])
+        lists: tuple[list[str], list[str]] = ([], [])
         for path in self._leftovers():
-            found[not self._has_ended(path)].append(path)
-        return found
+            lists[not self._has_ended(path)].append(path)
+        return lists
 
     def has_leftovers(self) -> bool:
         try:
@@ -248,11 +242,9 @@ class StoreOutput(Output):
             kept = {*self.kept, self.kept_path}
             storage.remove(*(path for path in self._all_work() if path not in kept))
             if not is_url(self.work_root):
-                used = {parent_of(path) for path in kept}
-                files = storage.files_in(self.work_root)
-                storage.remove(
-                    *(path for path in files if storage.is_directory(path) and path not in used)
-                )
+                kept |= set(map(parent_of, kept))
+                directories = filter(storage.is_directory, storage.files_in(self.work_root))
+                storage.remove(*(path for path in directories if path not in kept))
 
     def reuse(self, path: str, name: str) -> str:
         """Keep a file under its name, if only the token differs; else copy it within the store."""
@@ -280,18 +272,18 @@ def open_store_output(
     output = output.rstrip("/")
     lease = lease_of(output, kind)
     with lease.held():
-        made = StoreOutput(output, kind, work, lease)
+        opened = StoreOutput(output, kind, work, lease)
         try:
-            made.refuse_existing(overwrite=overwrite)
-            made.prepare(fresh=fresh)
-            yield made
-            made.clear()
+            opened.refuse_existing(overwrite=overwrite)
+            opened.prepare(fresh=fresh)
+            yield opened
+            opened.clear()
         except (OSError, DamagedFileError):
             with contextlib.suppress(OSError):
                 lease.renew()  # a file may be missing because another run took over, and removed it
             raise
         finally:
-            lease.stays = made.has_leftovers()
+            lease.stays = opened.has_leftovers()
 
 
 def lease_of(output: str, kind: Kind) -> Lease:

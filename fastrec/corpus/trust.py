@@ -59,9 +59,8 @@ def remember(document: bytes, *, is_guess: bool = True) -> None:
         if line in lines:
             return
         if len(lines) < _MOST:
-            with os.fdopen(
-                os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "w"
-            ) as file:
+            path.touch(0o600)
+            with path.open("a") as file:
                 file.write(line + "\n")
             return
         new = path.with_name(f"{_LIST}-{os.getpid()}")
@@ -96,27 +95,25 @@ def trusted_shards(
         document = storage_of(corpus).read_all(join(corpus, MANIFEST))
         try:
             manifest = msgspec.json.decode(document, type=Manifest)
-            reason = _why_other(manifest, target) or why_judged_again(manifest.options)
-            reason = reason or _why_not_ours(
-                document,
-                manifest,
-                published,
-                trust=trust,
-                is_guess=is_guess and target is DEFAULT_SCHEMA,
+            is_default = target is DEFAULT_SCHEMA
+            reason = (
+                _why_other(manifest, target)
+                or why_judged_again(manifest.options)
+                or _why_not_ours(
+                    document, manifest, published, trust=trust, is_guess=is_guess and is_default
+                )
             )
-            if not reason and target is DEFAULT_SCHEMA and _has_other_turns(corpus, manifest):
+            if not reason and is_default and _has_other_turns(corpus, manifest):
                 reason = "some have turns of two versions"
         except REFUSALS:
             reason = "another build of fastrec made it"
         if reason:
             notice(f"the records of {shown(corpus)} are judged again: {reason}")
             continue
-        options = manifest.options
-        compression = (
-            f"{options.get('compression')} {options.get('level')}"
-            if published & _lines_of(document)
-            else ""
-        )
+        compression = ""
+        if published & _lines_of(document):
+            options = manifest.options
+            compression = f"{options.get('compression')} {options.get('level')}"
         parts = {part.file: part for part in manifest.parts}
         for shard in shards:
             folder, name = parent_and_name(shard.path)
@@ -132,21 +129,20 @@ def trusted_shards(
 
 def taken_on_trust(shards: Iterable[Shard]) -> list[str]:
     """The corpora that are trusted although this user has not published them."""
-    return sorted(
-        {utf8(parent_of(shard.path)) for shard in shards if shard.trusted and not shard.compression}
-    )
+    taken = (shard.path for shard in shards if shard.trusted and not shard.compression)
+    return sorted({utf8(parent_of(path)) for path in taken})
 
 
 def _with_few_overlaps(ranges: list[_Range]) -> list[str]:
     """The paths of the parts that overlap few others; parts of one corpus overlap none."""
     firsts = sorted(first for first, _, _ in ranges)
     lasts = sorted(last for _, last, _ in ranges)
-    found: list[str] = []
-    for first, last, path in ranges:
-        overlaps = bisect_right(firsts, last) - bisect_left(lasts, first) - 1  # without itself
-        if overlaps <= _MOST_OVERLAPS:
-            found.append(path)
-    return found
+    return [
+        path
+        for first, last, path in ranges
+        # Without itself.
+        if bisect_right(firsts, last) - bisect_left(lasts, first) - 1 <= _MOST_OVERLAPS
+    ]
 
 
 def _why_other(manifest: Manifest, target: Schema) -> str:
@@ -169,11 +165,9 @@ def _why_not_ours(
         return "another build of fastrec made it"
     if trust:
         return ""
-    reason = (
-        "it was made with --trust"
-        if manifest.trusted
-        else "you have not published it with this fastrec"
-    )
+    reason = "you have not published it with this fastrec"
+    if manifest.trusted:
+        reason = "it was made with --trust"
     return f"{reason}; --trust takes them as they are"
 
 

@@ -13,10 +13,16 @@ from fastrec.errors import PanicError
 from fastrec.limits import Limits, current_limits, use_limits
 
 _KEPT_BYTES = 2 << 20
+# Tasks per worker that are submitted in advance, so that no worker waits for the next one.
+AHEAD = 2
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 Timed = tuple[Result, float, float]  # the result of a task, its time, and its processor time
+Task = Callable[[Argument], Result]
+TimedTask = Callable[[Argument], Timed[Result]]
+Results = Iterator[tuple[int, Result]]  # the number of each argument, and the result
+TimedResults = Iterator[tuple[int, Timed[Result]]]
 
 
 class Phase(msgspec.Struct):
@@ -58,9 +64,7 @@ class Engine:
         """Where the time of all tasks so far went, by what they do."""
         return {}
 
-    def run(
-        self, task: Callable[[Argument], Result], arguments: Iterable[Argument]
-    ) -> Iterator[tuple[int, Result]]:
+    def run(self, task: Task[Argument, Result], arguments: Iterable[Argument]) -> Results[Result]:
         """Run a task on each argument.
 
         Yield the number of the argument and the result, as tasks finish.
@@ -80,8 +84,8 @@ class Engine:
         phase.seconds += time.perf_counter() - started
 
     def _run_timed(
-        self, task: Callable[[Argument], Timed[Result]], arguments: Iterable[Argument]
-    ) -> Iterator[tuple[int, Timed[Result]]]:
+        self, task: TimedTask[Argument, Result], arguments: Iterable[Argument]
+    ) -> TimedResults[Result]:
         """Do what `run` does, with a task that measures its times."""
         raise NotImplementedError
 
@@ -102,14 +106,12 @@ class SerialEngine(Engine):
     jobs = 1
 
     def _run_timed(
-        self, task: Callable[[Argument], Timed[Result]], arguments: Iterable[Argument]
-    ) -> Iterator[tuple[int, Timed[Result]]]:
-        return ((number, task(argument)) for number, argument in enumerate(arguments))
+        self, task: TimedTask[Argument, Result], arguments: Iterable[Argument]
+    ) -> TimedResults[Result]:
+        return enumerate(map(task, arguments))
 
 
-def _run_task(
-    task: Callable[[Argument], Result], limits: Limits, argument: Argument
-) -> Timed[Result]:
+def _run_task(task: Task[Argument, Result], limits: Limits, argument: Argument) -> Timed[Result]:
     """Run a task.
 
     A panic of a native library is no `Exception`, and cannot be pickled: it becomes an error of

@@ -12,18 +12,16 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
 from typing import Any, Self
 
 from fastrec.build import differences, identity
-from fastrec.engine.base import Argument, Engine, Result, Timed
+from fastrec.engine.base import AHEAD, Argument, Engine, Result, Task, TimedResults, TimedTask
 from fastrec.errors import ClusterError, WorkerDiedError, need
 from fastrec.limits import current_limits
 
-# tasks per worker that are submitted in advance, so that no worker waits for the next one
-_AHEAD = 2
 _LOOK_SECONDS = 1.0  # between two looks at the cluster
 _FAST_WORKERS = {
     "distributed.worker.profile.enabled": False,  # it inspects the stack a hundred times a second
@@ -33,6 +31,8 @@ _FAST_WORKERS = {
     "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 1 << 30,
     "distributed.nanny.pre-spawn-environ.MALLOC_ARENA_MAX": 1,
 }
+
+_NO_ANSWER = "no scheduler with workers answers there"
 
 _one_at_a_time = threading.Lock()
 
@@ -47,8 +47,8 @@ class ClusterEngine(Engine):
         self._client: Any = None
 
     def _run_timed(
-        self, task: Callable[[Argument], Timed[Result]], arguments: Iterable[Argument]
-    ) -> Iterator[tuple[int, Timed[Result]]]:
+        self, task: TimedTask[Argument, Result], arguments: Iterable[Argument]
+    ) -> TimedResults[Result]:
         waiting = enumerate(arguments)
         running: dict[Any, tuple[int, Argument]] = {}
         looked = time.monotonic()
@@ -56,10 +56,9 @@ class ClusterEngine(Engine):
             if time.monotonic() - looked > current_limits().cluster_count_seconds:
                 self._look()  # the cluster may have grown
                 looked = time.monotonic()
-            for numbered in islice(waiting, max(self.jobs * _AHEAD - len(running), 0)):
-                running[
-                    self._client.submit(_run_alone, identity(), task, numbered[1], pure=False)
-                ] = numbered
+            for number, argument in islice(waiting, max(self.jobs * AHEAD - len(running), 0)):
+                future = self._client.submit(_run_alone, identity(), task, argument, pure=False)
+                running[future] = number, argument
             if not running:
                 return
             for future in self._finished(running):
@@ -80,20 +79,14 @@ class ClusterEngine(Engine):
                 ask_all, question, *arguments, callback_timeout=patience
             )
         except TimeoutError as exc:
-            reason = (
-                f"some workers did not answer for {patience:.0f} seconds: remove or restart them"
-            )
-            raise self._error(reason) from exc
-        answers = {
-            worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)
-        }  # it died
+            reason = f"some workers did not answer for {patience:.0f} seconds"
+            raise self._error(f"{reason}: remove or restart them") from exc
         for worker, answer in sorted(answers.items()):
-            if isinstance(answer, Exception):
-                reason = (
-                    f"worker {worker} cannot be asked ({type(answer).__name__}: {answer}): "
-                    "fix or remove it"
-                )
-                raise self._error(reason) from answer
+            if isinstance(answer, OSError):  # it died
+                del answers[worker]
+            elif isinstance(answer, Exception):
+                reason = f"worker {worker} cannot be asked ({type(answer).__name__}: {answer})"
+                raise self._error(f"{reason}: fix or remove it") from answer
         return answers
 
     def _finished(self, running: Iterable[Any]) -> list[Any]:
@@ -104,11 +97,8 @@ class ClusterEngine(Engine):
         while futures:
             try:
                 with self._client.as_current():
-                    return list(
-                        _distributed()
-                        .wait(futures, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED")
-                        .done
-                    )
+                    wait = _distributed().wait
+                    return list(wait(futures, _LOOK_SECONDS, "FIRST_COMPLETED").done)
             except TimeoutError:
                 pass
             except _distributed().CancelledError as exc:
@@ -139,12 +129,11 @@ class ClusterEngine(Engine):
 
     def _look(self) -> str | None:
         """Count the workers; return what is wrong with the cluster, if anything is."""
-        if self._client.status != "running":
+        client = self._client
+        if client.status != "running":
             return "the scheduler was gone"
         try:
-            workers = self._client.sync(
-                self._client.scheduler.ncores, callback_timeout=_LOOK_SECONDS * 5
-            )
+            workers = client.sync(client.scheduler.ncores, callback_timeout=_LOOK_SECONDS * 5)
         except (OSError, TimeoutError):
             return "the scheduler did not answer"
         self.jobs = max(len(workers), 1)
@@ -174,12 +163,10 @@ class ClusterEngine(Engine):
         try:
             self._client = _bounded_client(self._cluster or self._scheduler, seconds)
         except (OSError, ValueError) as exc:
-            raise self._error(
-                f"no scheduler with workers answers there ({exc or type(exc).__name__})"
-            ) from exc
+            raise self._error(f"{_NO_ANSWER} ({exc or type(exc).__name__})") from exc
         while trouble := self._look():
             if time.monotonic() > deadline:
-                raise self._error(f"no scheduler with workers answers there ({trouble})")
+                raise self._error(f"{_NO_ANSWER} ({trouble})")
             time.sleep(seconds / 100)
 
     def _start_cluster(self) -> Any:
@@ -198,8 +185,8 @@ class ClusterEngine(Engine):
 
     def _refuse_other_builds(self) -> None:
         for worker, there in sorted(self.on_every_worker(identity).items()):
-            if found := differences(there, identity()):
-                raise self._error(_refusal(worker, found))
+            if different := differences(there, identity()):
+                raise self._error(_refusal(worker, different))
 
     def __exit__(self, *_: object) -> None:
         # it logs errors about what we close
@@ -234,21 +221,21 @@ def _bounded_client(address: Any, seconds: float) -> Any:
 
 
 def _run_alone(
-    expected: dict[str, str], task: Callable[[Argument], Result], argument: Argument
+    expected: dict[str, str], task: Task[Argument, Result], argument: Argument
 ) -> Result:
     """Run a task.
 
     Runs in a worker, which may have joined after the builds of all others were compared.
     """
-    if found := differences(identity(), expected):
+    if different := differences(identity(), expected):
         worker = _distributed().get_worker()
-        raise ClusterError(worker.scheduler.addr, _refusal(worker.address, found))
+        raise ClusterError(worker.scheduler.addr, _refusal(worker.address, different))
     with _one_at_a_time:
         return task(argument)
 
 
-def _refusal(worker: str, found: list[str]) -> str:
+def _refusal(worker: str, different: list[str]) -> str:
     return (
-        f"worker {worker} has {', '.join(found)}, so its bytes could differ: "
+        f"worker {worker} has {', '.join(different)}, so its bytes could differ: "
         "install the same packages there as here, and restart the worker"
     )

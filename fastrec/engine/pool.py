@@ -16,7 +16,6 @@ executor itself, and ends such a pool. Tasks then count as if their workers had 
 stays stopped is killed.
 """
 
-import concurrent.futures
 import contextlib
 import multiprocessing
 import os
@@ -26,16 +25,24 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, InvalidStateError, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Future,
+    InvalidStateError,
+    ProcessPoolExecutor,
+    wait,
+)
+from functools import partial
 from itertools import islice
+from operator import itemgetter
+from pathlib import Path
 from typing import Any, Self
 
-from fastrec.engine.base import Argument, Engine, Result, Timed
+from fastrec.engine.base import AHEAD, Argument, Engine, Result, Timed, TimedResults, TimedTask
 from fastrec.errors import WorkerDiedError
 from fastrec.limits import current_limits
 
-# tasks per worker that are submitted in advance, so that no worker waits for the next one
-_AHEAD = 2
 _STOPPED_CHECKS = 5  # a worker found stopped this many times in a row is killed
 _DEAD_CHECKS = 2  # a pool that is found dead this many times in a row is ended
 # if the executor has not noticed after this many, its tasks fail without it
@@ -58,20 +65,20 @@ class PoolEngine(Engine):
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
         self._executor: Any = None
-        self._watch: _StoppedWorkersWatch | None = None
+        self._watch: threading.Thread | None = None  # kills stopped workers
+        self._ended = threading.Event()  # tells it to end
         self._dead_checks = 0
         self._progress: tuple[float, dict[int, int | None]] = (0.0, {})
 
     def _run_timed(
-        self, task: Callable[[Argument], Timed[Result]], arguments: Iterable[Argument]
-    ) -> Iterator[tuple[int, Timed[Result]]]:
+        self, task: TimedTask[Argument, Result], arguments: Iterable[Argument]
+    ) -> TimedResults[Result]:
         waiting = enumerate(arguments)
         running: dict[Future[Timed[Result]], tuple[int, Argument]] = {}
         suspects: list[tuple[int, Argument]] = []
         while True:
-            for numbered in islice(
-                waiting, 0 if suspects else max(self.jobs * _AHEAD - len(running), 0)
-            ):
+            more = 0 if suspects else max(self.jobs * AHEAD - len(running), 0)
+            for numbered in islice(waiting, more):
                 try:
                     running[self._executor.submit(task, numbered[1])] = numbered
                 except BrokenExecutor:
@@ -95,9 +102,7 @@ class PoolEngine(Engine):
         """Wait until at least one task has finished; empty if none runs."""
         running = set(running)
         while running:
-            done, _ = wait(
-                running, timeout=current_limits().pool_look_seconds, return_when=FIRST_COMPLETED
-            )
+            done, _ = wait(running, current_limits().pool_look_seconds, FIRST_COMPLETED)
             if done:
                 return done
             self._check_workers()
@@ -108,12 +113,12 @@ class PoolEngine(Engine):
         return set()
 
     def _run_alone(
-        self, task: Callable[[Argument], Timed[Result]], suspects: list[tuple[int, Argument]]
-    ) -> Iterator[tuple[int, Timed[Result]]]:
+        self, task: TimedTask[Argument, Result], suspects: list[tuple[int, Argument]]
+    ) -> TimedResults[Result]:
         """Run tasks one at a time in a pool of one worker; then start the full pool again."""
         self._end(kill=True)
         self._start(1)
-        for number, argument in sorted(suspects, key=lambda suspect: suspect[0]):
+        for number, argument in sorted(suspects, key=itemgetter(0)):
             try:
                 future = self._executor.submit(task, argument)
                 self._finished([future])
@@ -152,19 +157,19 @@ class PoolEngine(Engine):
 
     def _start(self, jobs: int) -> None:
         with _signals_blocked():
+            new_executor: Any
             if _is_alone():
                 fork = multiprocessing.get_context("fork")
-                self._executor = concurrent.futures.ProcessPoolExecutor(
-                    jobs, fork, _become_worker, (os.getpid(),)
-                )
+                new_executor = partial(ProcessPoolExecutor, mp_context=fork)
             else:
-                from joblib.externals.loky import ProcessPoolExecutor  # noqa: PLC0415 - takes 100 ms
+                from joblib.externals import loky  # noqa: PLC0415 - takes 100 ms
 
-                self._executor = ProcessPoolExecutor(
-                    jobs, initializer=_become_worker, initargs=(os.getpid(),)
-                )
+                new_executor = loky.ProcessPoolExecutor
+            self._executor = new_executor(jobs, initializer=_become_worker, initargs=(os.getpid(),))
             self._executor.submit(os.getpid)  # the first task starts all workers
-            self._watch = _StoppedWorkersWatch(self._workers, current_limits().pool_look_seconds)
+            self._ended = threading.Event()
+            watched = self._workers, self._ended, current_limits().pool_look_seconds
+            self._watch = threading.Thread(target=_kill_stopped, args=watched, daemon=True)
             self._watch.start()
         self._dead_checks = 0
         self._progress = time.monotonic(), {}
@@ -176,8 +181,9 @@ class PoolEngine(Engine):
         """
         executor = self._executor
         workers = self._workers()
+        self._ended.set()
         if self._watch is not None:
-            self._watch.end()
+            self._watch.join()
         results = executor._result_queue  # noqa: SLF001 - see above
         manager = executor._executor_manager_thread  # noqa: SLF001
         for pid in workers if kill else ():
@@ -205,30 +211,18 @@ class PoolEngine(Engine):
         self._end(kill=kind is not None)
 
 
-class _StoppedWorkersWatch(threading.Thread):
-    """Kills workers that stay stopped.
+def _kill_stopped(workers: Callable[[], list[int]], ended: threading.Event, seconds: float) -> None:
+    """Kill workers that stay stopped, looking every few seconds.
 
     In a thread of its own, because the executor waits for a stopped worker when another one has
     died, and since Python 3.12 it holds a lock meanwhile that whoever submits a task waits for.
     """
-
-    def __init__(self, workers: Callable[[], list[int]], seconds: float) -> None:
-        super().__init__(daemon=True)
-        self._workers = workers
-        self._seconds = seconds  # between two checks
-        self._ended = threading.Event()
-
-    def run(self) -> None:
-        checks: Counter[int] = Counter()  # that have found a worker stopped, in a row
-        while not self._ended.wait(self._seconds):
-            for pid in self._workers():
-                checks[pid] = checks[pid] + 1 if _state_of(pid) in _STOPPED else 0
-                if checks[pid] >= _STOPPED_CHECKS:
-                    _kill(pid)
-
-    def end(self) -> None:
-        self._ended.set()
-        self.join()
+    checks: Counter[int] = Counter()  # that have found a worker stopped, in a row
+    while not ended.wait(seconds):
+        for pid in workers():
+            checks[pid] = checks[pid] + 1 if _state_of(pid) in _STOPPED else 0
+            if checks[pid] >= _STOPPED_CHECKS:
+                _kill(pid)
 
 
 def _is_alone() -> bool:
@@ -273,27 +267,21 @@ def _state_of(pid: int) -> str:
 
     Empty if it is unknown.
     """
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-            return file.read().rpartition(b")")[2].split()[0].decode()
-    except (OSError, IndexError):
-        pass
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return "gone"
-    except OSError:
-        pass
+    with contextlib.suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
+    with contextlib.suppress(OSError):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return "gone"
     return ""
 
 
 def _turns_of(pid: int) -> int | None:
     """How often the main thread of a process has run on a processor; None if it is unknown."""
-    try:
-        with open(f"/proc/{pid}/schedstat", "rb") as file:  # noqa: PTH123
-            return int(file.read().split()[2])
-    except (OSError, IndexError, ValueError):
-        return None
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[2])
+    return None
 
 
 def _become_worker(parent: int) -> None:

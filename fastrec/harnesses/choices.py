@@ -97,6 +97,6 @@ def index_of_greatest(values: Sequence[float]) -> int:
     >>> index_of_greatest([-2.0, -1.0, -1.0]), index_of_greatest([-1.0, float("nan")])
     (1, 1)
     """
-    if any(map(isnan, values)):
+    if any(map(isnan, values)):  # a key for `max` would take twice as long
         return next(index for index, value in enumerate(values) if isnan(value))
     return values.index(max(values))

@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from math import comb
 from statistics import median
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 from msgspec import UNSET, field
@@ -277,22 +277,18 @@ class Converter:
                 return None
         self.result.samples += 1
         self.result.records += len(scores)
-        encode = self._encode
         metadata = sample.metadata
         if sample.fields:
             metadata = metadata | self._keeper.keep(sample.fields, sample.input, "sample")
         for name in sample.unread:
             self._keeper.left_out[name, NO_PLACE] += 1
-        measured = b""
-        if sample.token_usage is not None:
-            measured = b',"token_usage":' + encode(sample.token_usage)
-        if sample.performance is not None:
-            measured += b',"performance":' + encode(sample.performance)
+        measured = self._member(b"token_usage", sample.token_usage)
+        measured += self._member(b"performance", sample.performance)
         ends: Sequence[bytes] = _ENDS
         if sample.num_turns is not None or sample.tool_calls is not None:
             counts = {"num_turns": sample.num_turns, "tool_calls_count": sample.tool_calls}
             known = {name: count for name, count in counts.items() if count is not None}
-            ends = [end[:-1] + b"," + encode(known)[1:] for end in _ENDS]
+            ends = [end[:-1] + b"," + self._encode(known)[1:] for end in _ENDS]
         bundled = []
         for score in scores:
             bundled_score = self._bundled(score, sample.error, ends)
@@ -352,10 +348,13 @@ class Converter:
     def _head(self, run: RunInfo) -> bytes:
         names = run.task, run.model
         if names not in self._heads:
-            head = {"schema_version": SCHEMA.label, "evaluation_id": run.evaluation_id}
-            self._heads[names] = self._encode(
-                head | {"model_id": run.model, "evaluation_name": run.task}
-            )[:-1]
+            head = {
+                "schema_version": SCHEMA.label,
+                "evaluation_id": run.evaluation_id,
+                "model_id": run.model,
+                "evaluation_name": run.task,
+            }
+            self._heads[names] = self._encode(head)[:-1]
         return self._heads[names]
 
     def _new_metric(self, name: str) -> _Metric:
@@ -363,8 +362,9 @@ class Converter:
             name not in self._run.lower_is_better and row_of(self._common["harness"], name) is None
         )
         scale = self._run.scales.get(name, _BINARY)
-        is_graded = not can_be_correct or scale != _BINARY
-        totals = self.result.metrics[name] = MetricTotals(graded=is_graded)
+        totals = self.result.metrics[name] = MetricTotals(
+            graded=(not can_be_correct or scale != _BINARY)
+        )
         full_marks = scale[1] if can_be_correct else None
         found = self._metrics[name] = (len(self._metrics), totals, full_marks)
         return found
@@ -387,13 +387,13 @@ class Converter:
         )
 
     def _answer(self, sample: Sample, score: Score | None = None) -> bytes:
-        encode = self._encode
         output = sample.output if score is None or score.output is None else score.output
         answers = sample.answers if score is None or score.answers is None else score.answers
-        said = b"" if output is None else b',"output":' + encode(output)
-        if sample.messages is not None:
-            said += b',"messages":' + encode(sample.messages)
-        return said + b',"answer_attribution":' + (encode(answers) if answers else b"[]")
+        said = self._member(b"output", output) + self._member(b"messages", sample.messages)
+        return said + b',"answer_attribution":' + (self._encode(answers) if answers else b"[]")
+
+    def _member(self, name: bytes, value: Any) -> bytes:
+        return b"" if value is None else b',"%b":%b' % (name, self._encode(value))
 
     def _metadata(self, own: Texts) -> bytes:
         """Encode the metadata without its last bracket."""

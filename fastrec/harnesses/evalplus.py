@@ -44,12 +44,13 @@ _document = partial(read_object, what="result of EvalPlus or BigCodeBench")
 
 def logs_of(files: Files) -> Grouped:
     stated = {re.sub(_STATED, "", file.path): (file,) for file in files if file.role == "pass_at_k"}
-    grouped = Grouped()
-    for file in files:
-        if file.role == "results":
-            beside = stated.get(re.sub(_RESULTS, "", file.path), ())
-            grouped.logs.append(Log("evalplus", file.path, (file, *beside)))
-    return grouped
+    return Grouped(
+        [
+            Log("evalplus", file.path, (file, *stated.get(re.sub(_RESULTS, "", file.path), ())))
+            for file in files
+            if file.role == "results"
+        ]
+    )
 
 
 def read(log: Log) -> Reading:
@@ -95,11 +96,14 @@ def _first(result: Any) -> Any:
 def _samples(attempts_by_task: Mapping[str, Sequence[Fields]]) -> Iterator[Sample]:
     for task_id, attempts in attempts_by_task.items():
         for number, attempt in enumerate(attempts):
-            sample = trial_of(task_id, number, _verdicts(attempt))
-            sample.metadata |= spelled({name: attempt[name] for name in _STATUSES})
-            sample.output = Output(raw=texts_of(attempt["solution"]))
-            sample.fields = {name: attempt[name] for name in _FIELDS}
-            yield sample
+            yield trial_of(
+                task_id,
+                number,
+                _verdicts(attempt),
+                output=Output(raw=texts_of(attempt["solution"])),
+                metadata=spelled({name: attempt[name] for name in _STATUSES}),
+                fields={name: attempt[name] for name in _FIELDS},
+            )
 
 
 def _verdicts(attempt: Fields) -> dict[str, bool | None]:

@@ -50,7 +50,7 @@ def read_rows(path: str, what: str) -> list[Fields]:
     rows: list[Fields] = []
     for number, part in enumerate(parts, 1):
         place = "" if is_array else f"line {number:,} "
-        if not part or part.isspace():
+        if not part.strip():
             continue
         with explaining(path, f"{place}is cut or damaged"):
             found = as_list(_decode_any(part))

@@ -29,7 +29,7 @@ from fastrec.harnesses.log import (
     pass_at_k,
     tokens_of,
 )
-from fastrec.harnesses.transcripts import chat_of, time_between, trial_of, with_chat
+from fastrec.harnesses.transcripts import add_chat, chat_of, time_between, trial_of
 from fastrec.harnesses.values import Fields, as_object, spell, spelled
 from fastrec.storage import parent_of
 
@@ -96,9 +96,9 @@ def _trials(log: Log) -> Iterator[Sample]:
     trials: list[Sample] = []
     for file in log.files:
         if file.role == "trial":
-            trials.append(with_chat(_sample_of(_document(file.path)), None))
+            trials.append(_sample_of(_document(file.path)))
         elif file.role == "trajectory":  # follows its trial
-            with_chat(trials[-1], list(chat_of(_document(file.path))))
+            add_chat(trials[-1], list(chat_of(_document(file.path))))
     yield from trials
 
 
@@ -106,19 +106,23 @@ def _sample_of(trial: Fields) -> Sample:
     rewards = as_object(trial["verifier_result.rewards"])
     failure = as_object(trial["exception_info"])
     used = as_object(trial["agent_result"])
-    sample = trial_of(trial["task_name"], trial["trial_name"], rewards or {"reward": 0})
-    if failure:
-        sample.metadata["stop_reason"] = spell(failure["exception_type"])
+    error = ""
     if not rewards:
         named = (failure.text("exception_type"), failure.text("exception_message"))
-        sample.error = ": ".join(filter(None, named)) or "the trial has no rewards"
-    sample.performance = time_between(
-        trial["agent_execution.started_at"], trial["agent_execution.finished_at"]
+        error = ": ".join(filter(None, named)) or "the trial has no rewards"
+    return trial_of(
+        trial["task_name"],
+        trial["trial_name"],
+        rewards or {"reward": 0},
+        metadata={"stop_reason": spell(failure["exception_type"])} if failure else {},
+        error=error,
+        performance=time_between(
+            trial["agent_execution.started_at"], trial["agent_execution.finished_at"]
+        ),
+        token_usage=tokens_of(used["n_input_tokens"], used["n_output_tokens"]),
+        fields={
+            "cost": used["cost_usd"],
+            "cached_tokens": used["n_cache_tokens"],
+            "task_checksum": trial["task_checksum"],
+        },
     )
-    sample.token_usage = tokens_of(used["n_input_tokens"], used["n_output_tokens"])
-    sample.fields = {
-        "cost": used["cost_usd"],
-        "cached_tokens": used["n_cache_tokens"],
-        "task_checksum": trial["task_checksum"],
-    }
-    return sample

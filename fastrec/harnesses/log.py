@@ -22,10 +22,9 @@ harnesses alike. What harnesses share:
 
     files        ranges of bytes, whole files, JSON documents, rows of JSON, Parquet
     values       JSON as Python writes it, numbers, texts, objects and lists of any value
-    prompts      the question in a prompt or a chat
     choices      multiple choice by log-likelihood
     json_array   a document with one long array, in bounded memory
-    transcripts  conversations of agents with tool calls, trajectories in ATIF, times
+    transcripts  the question in a prompt, conversations with tool calls, trajectories in ATIF
     below        files by folder, logs by name, figures of pass@k, samples with
                  every metric, extracted answers, tokens
 """
@@ -150,8 +149,7 @@ def logs_by_name(
     for file in files:
         with grouped.collecting_bad():
             for name in dict.fromkeys(names_in(file)):
-                needed = (file, *beside(file))
-                grouped.logs.append(Log(harness, file.path, needed, name))
+                grouped.logs.append(Log(harness, file.path, (file, *beside(file)), name))
     return grouped
 
 
@@ -213,8 +211,7 @@ def pass_at_k(metric: str, stated: Any, prefix: str = "") -> list[Aggregate]:
         k = name.removeprefix("pass@")
         number = number_of(value)
         if k.isdecimal() and len(k) < _MOST_DIGITS and number is not None:
-            title = f"{prefix}pass@{k}"
-            figures.append(Aggregate(metric, title, number, reducer=f"pass_at_{k}"))
+            figures.append(Aggregate(metric, f"{prefix}pass@{k}", number, reducer=f"pass_at_{k}"))
     return figures
 
 
@@ -297,11 +294,12 @@ _MANY = 1 << 53
 
 def tokens_of(read: Any, written: Any) -> TokenUsage | None:
     """The tokens of prompt and answer; None unless both are numbers and make sense."""
-    numbers = [number_of(value) for value in (read, written)]
-    counts = [round(number) for number in numbers if number is not None and 0 <= number < _MANY]
-    if len(counts) < len(numbers):
+    asked, said = (
+        None if number is None or not 0 <= number < _MANY else round(number)
+        for number in map(number_of, (read, written))
+    )
+    if asked is None or said is None:
         return None
-    asked, said = counts
     return TokenUsage(input_tokens=asked, output_tokens=said, total_tokens=asked + said)
 
 

@@ -46,7 +46,7 @@ _ALL = frozenset({
 
 def own_names(harness: str) -> frozenset[str]:
     """Names of metadata that a harness writes itself: they mean one thing in all its records."""
-    return _ALL | KNOWN[harness].metadata
+    return _ALL.union(KNOWN[harness].metadata)
 
 
 def chosen_names(metadata: str) -> frozenset[str] | None:
@@ -98,12 +98,9 @@ class MetadataKeeper:
             if chosen is not None and name not in chosen and field not in chosen:
                 self.left_out[name, NOT_CHOSEN] += 1
                 continue
-            if value.__class__ in _NUMBERS:
-                kept[name] = spell(value) if value.__class__ is not int else str(value)
-                continue
             if _is_in(asked, value):
                 continue
-            text = spell(value)
+            text = str(value) if value.__class__ is int else spell(value)
             if len(text) > LONGEST and chosen is None:
                 text = f"{text[:LONGEST]}… [{len(text) - LONGEST:,} more characters]"
                 self.left_out[name, CUT] += 1

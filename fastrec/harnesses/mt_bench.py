@@ -30,18 +30,17 @@ from fastrec.harnesses.log import (
 from fastrec.harnesses.values import Fields, as_list, spell, texts_of
 from fastrec.schemas.newest import Input, Message, Output
 
-_PAIRS = "it has preferences between two models, and no scores of one"
-_MISSING = (
-    "give question.jsonl and the model_answer of {}, too: judgements do not have "
-    "what was asked and said"
-)
-
 
 def logs_of(files: Files) -> Grouped:
     by_role: FilesByRole = defaultdict(list)
     for file in files:
         by_role[file.role].append(file)
-    grouped = Grouped(bad=[BadLog(file.path, _PAIRS) for file in by_role["pairs"]])
+    grouped = Grouped(
+        bad=[
+            BadLog(file.path, "it has preferences between two models, and no scores of one")
+            for file in by_role["pairs"]
+        ]
+    )
     add_judged(grouped, "mt-bench", by_role)
     return grouped
 
@@ -58,7 +57,13 @@ def add_judged(grouped: Grouped, harness: str, files: FilesByRole) -> None:
                     needed = (file, files["questions"][0], answers[model])
                     grouped.logs.append(Log(harness, file.path, needed, model))
                 else:
-                    grouped.bad.append(BadLog(file.path, _MISSING.format(model)))
+                    grouped.bad.append(
+                        BadLog(
+                            file.path,
+                            f"give question.jsonl and the model_answer of {model}, too: judgements "
+                            "do not have what was asked and said",
+                        )
+                    )
 
 
 def _rows(file: FoundFile) -> list[Fields]:

@@ -25,7 +25,7 @@ from fastrec.harnesses.log import (
     Score,
     extracted,
 )
-from fastrec.harnesses.prompts import prompt_of
+from fastrec.harnesses.transcripts import prompt_of
 from fastrec.harnesses.values import (
     Fields,
     JsonObject,

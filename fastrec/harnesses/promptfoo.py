@@ -25,8 +25,8 @@ from fastrec.harnesses.log import (
     logs_by_name,
     tokens_of,
 )
-from fastrec.harnesses.prompts import prompt_of
-from fastrec.harnesses.values import Fields, as_list, as_object, number_of, spell, spelled
+from fastrec.harnesses.transcripts import prompt_of
+from fastrec.harnesses.values import Fields, as_object, number_of, spell, spelled
 from fastrec.schemas.newest import Input, Output, Performance
 
 _ERROR = 2  # `failureReason` of a call that failed; 1 is an assertion
@@ -58,9 +58,7 @@ def read(log: Log) -> Reading:
     rows = [row for row in document.objects("results.results") if _name(row) == log.task]
     row = rows[0]
     number = row["promptIdx"]
-    prompts = as_list(document["results.prompts"])
-    is_known = isinstance(number, int) and number < len(prompts)
-    prompt = as_object(prompts[int(number or 0)] if is_known else None)
+    prompt = as_object(document[f"results.prompts.{number}"])
     passed, failed, errors = (
         int(prompt.number(f"metrics.test{name}Count") or 0) for name in ("Pass", "Fail", "Error")
     )

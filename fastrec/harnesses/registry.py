@@ -3,44 +3,41 @@
 To add one, write a module like `alpaca_eval`, named as there with underscores for hyphens, and add
 a table there. `log` says which functions the module has.
 
-Harnesses whose logs are large or come in many versions are folders, with these modules besides
-their own:
+Harnesses whose logs are large or come in many versions are folders. Most have these modules:
 
     __init__.py    `plan`: what a log says about its run, and its slices
-    files.py       `role_of`: tells what a file is; `logs_of`: groups files into logs
+    files.py       reads the files of logs; `logs_of` groups them into logs
     sample.py      makes a `Sample` with its scores of a sample of the log
 """
 
 import re
+import tomllib
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pkgutil import get_data
-from typing import Any, Literal
-
-import msgspec
-
-from fastrec.harnesses.values import Names, OptionalText
+from typing import Any, NamedTuple
 
 
-class MetricRow(msgspec.Struct, frozen=True):
+class MetricRow(NamedTuple):
     """Metrics that are no judgements, or better if lower."""
 
-    kind: Literal["judgement", "cost", "bookkeeping"]
+    kind: str  # judgement, cost or bookkeeping
     patterns: str
     lower: bool = True  # whether lower is better
 
 
-class Harness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Harness(NamedTuple):
     """A table of `harnesses.toml`, which describes the fields."""
 
+    metrics: Sequence[MetricRow]
     title: str = ""
     reads: str = ""
     log_name: str = ""
-    metadata: frozenset[str] = frozenset()
-    roles: tuple[Names, ...] = ()
+    metadata: Iterable[str] = ()
+    roles: Iterable[Sequence[str]] = ()
     first_line: bool = False
-    metrics: tuple[MetricRow, ...] = ()
 
-    def role_in(self, head: bytes) -> OptionalText:
+    def role_in(self, head: bytes) -> str | None:
         """The first role whose patterns are all in the beginning of a file."""
         if self.first_line:
             head = head.lstrip().partition(b"\n")[0]
@@ -52,10 +49,13 @@ class Harness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None
 
 
-_TABLES = get_data("fastrec.harnesses", "harnesses.toml") or b""
-KNOWN = msgspec.toml.decode(_TABLES, type=dict[str, Harness])  # also `table`
+def _harness_of(*, metrics: Iterable[dict[str, Any]] = (), **fields: Any) -> Harness:
+    return Harness([MetricRow(**row) for row in metrics], **fields)
+
+
+_TABLES = tomllib.loads((get_data("fastrec.harnesses", "harnesses.toml") or b"").decode())
+KNOWN = {name: _harness_of(**table) for name, table in _TABLES.items()}  # also `table`
 HARNESSES = {name: harness for name, harness in KNOWN.items() if harness.title}
-HARNESS_NAMES = tuple(HARNESSES)
 
 
 def harness_named(name: str) -> Any:

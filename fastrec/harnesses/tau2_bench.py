@@ -25,7 +25,7 @@ from fastrec.harnesses.log import (
     by_folder,
     tokens_of,
 )
-from fastrec.harnesses.transcripts import time_of, trial_of, with_chat
+from fastrec.harnesses.transcripts import time_of, trial_of
 from fastrec.harnesses.values import Fields, as_list, as_object, spell, spelled
 from fastrec.schemas.newest import TokenUsage
 from fastrec.storage import join, parent_of
@@ -34,7 +34,6 @@ _DEFAULT_AGENT = "llm_agent/"  # others, such as `llm_agent_solo`, are other sys
 
 
 _MOST_TRIALS = 1 << 20  # more make no sense
-_ALONE = "give the results.json of the run, too: simulations name neither model nor task"
 _BROKEN = (
     "timeout",
     "agent_error",
@@ -54,7 +53,13 @@ def logs_of(files: Files) -> Grouped:
         if file.role == "results":
             parts = simulations.pop(join(parent_of(file.path), "simulations"), ())
             grouped.logs.append(Log("tau2-bench", file.path, (file, *parts)))
-    grouped.bad = [BadLog(folder, _ALONE) for folder, parts in simulations.items() if parts]
+    grouped.bad = [
+        BadLog(
+            folder, "give the results.json of the run, too: simulations name neither model nor task"
+        )
+        for folder, parts in simulations.items()
+        if parts
+    ]
     return grouped
 
 
@@ -93,8 +98,9 @@ def _figures(document: Fields) -> list[Aggregate]:
     rewards = [reward for reward in stated if reward is not None]
     if not rewards:
         return []
-    mean = sum(rewards) / len(rewards)
-    return [Aggregate("reward", "mean of simulation_index", mean, len(rewards))]
+    return [
+        Aggregate("reward", "mean of simulation_index", sum(rewards) / len(rewards), len(rewards))
+    ]
 
 
 def _sample_of(row: Fields, task: Fields) -> Sample:
@@ -104,26 +110,28 @@ def _sample_of(row: Fields, task: Fields) -> Sample:
     asked = task["user_scenario.instructions"]
     if isinstance(asked, dict):
         asked = "\n".join(f"{name}: {text}" for name, text in spelled(asked).items())
-    sample = trial_of(
-        row["task_id"], row["trial"], rewards, asked, task["evaluation_criteria.communicate_info"]
-    )
     stopped = row.text("termination_reason")
-    sample.metadata["stop_reason"] = stopped
-    if stopped in _BROKEN:
-        sample.error = stopped
-    sample.fields = {
-        "actions": task["evaluation_criteria.actions"],
-        "nl_assertions": task["evaluation_criteria.nl_assertions"],
-        "cost": row["agent_cost"],
-        "user_cost": row["user_cost"],
-        "seed": row["seed"],
-    }
-    if row["ticks"]:
-        sample.unread = ["ticks"]
     chat = row.objects("messages")
-    sample.performance = time_of(row["duration"])
-    sample.token_usage = _tokens_in(chat)
-    return with_chat(sample, chat)
+    return trial_of(
+        row["task_id"],
+        row["trial"],
+        rewards,
+        asked,
+        task["evaluation_criteria.communicate_info"],
+        chat=chat,
+        metadata={"stop_reason": stopped},
+        error=stopped if stopped in _BROKEN else "",
+        fields={
+            "actions": task["evaluation_criteria.actions"],
+            "nl_assertions": task["evaluation_criteria.nl_assertions"],
+            "cost": row["agent_cost"],
+            "user_cost": row["user_cost"],
+            "seed": row["seed"],
+        },
+        unread=["ticks"] if row["ticks"] else (),
+        performance=time_of(row["duration"]),
+        token_usage=_tokens_in(chat),
+    )
 
 
 def _tokens_in(chat: Sequence[Fields]) -> TokenUsage | None:

@@ -8,8 +8,8 @@ import re
 
 from fastrec.harnesses.files import read_rows
 from fastrec.harnesses.log import Log, LogPlan, Reading, RunInfo, Sample
-from fastrec.harnesses.transcripts import trial_of, with_chat
-from fastrec.harnesses.values import Fields, as_list, as_object, spell
+from fastrec.harnesses.transcripts import trial_of
+from fastrec.harnesses.values import Fields, as_object, spell
 from fastrec.storage import base_name, hash_of_file
 
 # What tau-bench calls its files, and what its published files are called.
@@ -22,9 +22,8 @@ _POLICY = re.compile(r"# (\w+) agent policy", re.IGNORECASE)
 
 def read(log: Log) -> Reading:
     rows = read_rows(log.path, "a trial of tau-bench")
-    chats = [as_list(row["traj"]) for row in rows]
-    first = next((as_object(chat[0]) for chat in chats if chat), Fields())
-    domain = _POLICY.match(spell(first["content"]))
+    policies = (row.text("traj.0.content") for row in rows if row["traj"])
+    domain = _POLICY.match(next(policies, ""))
     name = base_name(log.path)
     named = re.fullmatch(_NAME, name)
     # a trial that crashed does not have its task
@@ -40,14 +39,18 @@ def read(log: Log) -> Reading:
 
 def _sample_of(row: Fields, task: Fields) -> Sample:
     judged = as_object(row["info.reward_info.info"])
-    rewards = {
-        "reward": row["reward"],
-        "reward:actions": judged["r_actions"],
-        "reward:outputs": judged["r_outputs"],
-    }
-    sample = trial_of(row["task_id"], row["trial"], rewards, task["instruction"], task["outputs"])
-    sample.error = row.text("info.error")
-    sample.fields = {"actions": task["actions"], "user_cost": row["info.user_cost"]}
-    if row["info.traceback"]:
-        sample.unread = ["traceback"]
-    return with_chat(sample, row["traj"])
+    return trial_of(
+        row["task_id"],
+        row["trial"],
+        {
+            "reward": row["reward"],
+            "reward:actions": judged["r_actions"],
+            "reward:outputs": judged["r_outputs"],
+        },
+        task["instruction"],
+        task["outputs"],
+        chat=row["traj"],
+        error=row.text("info.error"),
+        fields={"actions": task["actions"], "user_cost": row["info.user_cost"]},
+        unread=["traceback"] if row["info.traceback"] else (),
+    )

@@ -28,7 +28,7 @@ from fastrec.harnesses.log import (
     pass_at_k,
     tokens_of,
 )
-from fastrec.harnesses.transcripts import time_between, trial_of, with_chat
+from fastrec.harnesses.transcripts import time_between, trial_of
 from fastrec.harnesses.values import Fields, spell, spelled
 from fastrec.storage import hash_of_file
 
@@ -46,8 +46,7 @@ def logs_of(files: Files) -> Grouped:
         trials = roles["results"] or roles["trial"]
         if trials:
             path = trials[0].path if roles["results"] or not directory else directory
-            needed = (*trials, *roles["metadata"])
-            grouped.logs.append(Log("terminal-bench", path, needed))
+            grouped.logs.append(Log("terminal-bench", path, (*trials, *roles["metadata"])))
     return grouped
 
 
@@ -99,19 +98,20 @@ def _sample_of(row: Fields) -> Sample:
     verdict = row["is_resolved"]
     attempt = re.search(_ATTEMPT, spell(row["trial_name"]))
     stopped = row["failure_mode"]
-    sample = trial_of(
+    metadata = {} if stopped in _NO_FAILURE else {"stop_reason": spell(stopped)}
+    error = ""
+    if not isinstance(verdict, bool):
+        reason = metadata.get("stop_reason", "unknown reason")
+        error = f"the trial has no verdict: {reason}"
+    return trial_of(
         row["task_id"],
         attempt[1] if attempt else 1,
         {"resolved": bool(verdict)},
         row["instruction"] or row["task_description"],
+        metadata=metadata,
+        error=error,
+        performance=time_between(row["agent_started_at"], row["agent_ended_at"]),
+        # agents that do not count tokens state 0
+        token_usage=tokens_of(row["total_input_tokens"] or None, row["total_output_tokens"]),
+        fields={"parser_results": row["parser_results"]},
     )
-    if stopped not in _NO_FAILURE:
-        sample.metadata["stop_reason"] = spell(stopped)
-    if not isinstance(verdict, bool):
-        reason = sample.metadata.get("stop_reason", "unknown reason")
-        sample.error = f"the trial has no verdict: {reason}"
-    sample.performance = time_between(row["agent_started_at"], row["agent_ended_at"])
-    # agents that do not count tokens state 0
-    sample.token_usage = tokens_of((row["total_input_tokens"] or None), row["total_output_tokens"])
-    sample.fields = {"parser_results": row["parser_results"]}
-    return with_chat(sample, None)

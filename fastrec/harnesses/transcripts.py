@@ -1,4 +1,7 @@
-"""Trials of agents: rewards, turns with tool calls and their results, and how long they took.
+"""Prompts and conversations: the question in a prompt, and trials of agents.
+
+The question is what the user said last in a chat, or all of any other prompt. A trial has rewards,
+turns with tool calls and their results, and times.
 
 A chat is a list of messages as OpenAI's interface has them. Harnesses spell a tool call in three
 ways, and all are read:
@@ -16,17 +19,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from fastrec.harnesses.log import Sample, Score
-from fastrec.harnesses.prompts import text_of
 from fastrec.harnesses.values import (
     REFUSALS,
     Fields,
     JsonObject,
+    OptionalText,
     Texts,
     as_list,
     as_object,
+    encode,
     number_of,
     spell,
     texts_of,
@@ -36,33 +40,92 @@ from fastrec.schemas.newest import Input, Message, Output, Performance, ToolCall
 _ROLES = {"agent": "assistant"}  # the sources of steps that are no roles
 
 
+_decode_chat = msgspec.json.Decoder(list[JsonObject]).decode
+
+
+def prompt_of(context: Any) -> tuple[str, str | UnsetType]:
+    """The question of a prompt, and the prompt as it was sent, or UNSET if both are the same.
+
+    A chat is a list of messages, or JSON text of one, which may be the only item of a list.
+    """
+    if isinstance(context, list) and len(context) == 1 and isinstance(context[0], str):
+        context = context[0]
+    if isinstance(context, str):
+        text = context
+        may_be_chat = text.startswith("[{") and '"role"' in text
+    else:
+        text = "" if context is None else encode(context).decode()
+        may_be_chat = True
+    question = _last_question(text) if may_be_chat else None
+    return (text, UNSET) if question is None else (question, text)
+
+
+def _last_question(text: str) -> OptionalText:
+    """What the user said last in a chat; None if the text is no chat."""
+    try:
+        messages = _decode_chat(text)
+    except REFUSALS:
+        return None
+    if not all("role" in message for message in messages):
+        return None
+    for message in reversed(messages):
+        if message["role"] == "user":
+            return text_of(message.get("content"))
+    return None
+
+
+def text_of(content: Any) -> OptionalText:
+    """The text of a message; parts that are not text are named in brackets."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return None
+    texts = []
+    for part in content:
+        if not isinstance(part, dict):
+            part = {"type": "text", "text": part}
+        text = part.get("text")
+        texts.append(text if isinstance(text, str) else f"[{part.get('type', 'unknown')}]")
+    return "\n".join(texts)
+
+
 def trial_of(
-    task_id: Any, trial: Any, rewards: JsonObject, asked: Any = None, expected: Any = None
+    task_id: Any,
+    trial: Any,
+    rewards: JsonObject,
+    asked: Any = None,
+    expected: Any = None,
+    *,
+    chat: Any = None,
+    **others: Any,
 ) -> Sample:
     """One trial of a task, with a score for each reward.
 
     The first reward is an error if it is missing. If the log does not have what was asked, the id
-    of the task is the question.
+    of the task is the question. `others` are further fields of the sample.
     """
     main = next(iter(rewards))
-    return Sample(
+    sample = Sample(
         sample_id=spell(task_id),
         input=Input(raw=spell(asked or task_id), reference=texts_of(expected)),
+        output=others.pop("output", Output(raw=[])),
         scores=[
             Score(name, number_of(reward), "the log states no number")
             for name, reward in rewards.items()
             if reward is not None or name == main
         ],
-        metadata={"trial": spell(trial)},
+        metadata={"trial": spell(trial)} | others.pop("metadata", {}),
+        **others,
     )
+    add_chat(sample, chat)
+    return sample
 
 
-def with_chat(sample: Sample, chat: Any) -> Sample:
-    """Give a sample its conversation; without one, it has a single turn and no output."""
+def add_chat(sample: Sample, chat: Any) -> None:
+    """Give a sample its conversation; without one, it has a single turn."""
     messages = Fields(chat=chat).objects("chat")
     if not messages:
-        sample.output = Output(raw=[])
-        return sample
+        return
     sample.output = None
     sample.interaction_type = "agentic"
     sample.messages = []
@@ -84,7 +147,6 @@ def with_chat(sample: Sample, chat: Any) -> Sample:
                 tool_call_id=[spell(answered)] if answered else UNSET,
             )
         )
-    return sample
 
 
 def _call_of(call: Fields) -> ToolCall:

@@ -128,13 +128,13 @@ def number_of(value: Any) -> float | None:
             value = number_in(value)
         except ValueError:
             return None
-    if isinstance(value, int | float):
-        try:
-            value = float(value)
-        except OverflowError:
-            return None
-        return value if math.isfinite(value) else None
-    return None
+    if not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def as_list(value: Any) -> list[Any]:
@@ -242,8 +242,9 @@ def _value(node: ast.expr | None) -> Any:  # None is the key of `{**other}`
         case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
             return [_value(item) for item in items]
         case ast.Dict(keys=keys, values=values):
-            pairs = zip(keys, values, strict=True)
-            return {str(_value(key)): _value(value) for key, value in pairs}
+            return {
+                str(_value(key)): _value(value) for key, value in zip(keys, values, strict=True)
+            }
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_value(operand)
         case ast.Name(id=name) if name in _NAMES:

@@ -19,6 +19,7 @@ import msgspec
 
 from fastrec.build import package
 from fastrec.errors import utf8
+from fastrec.judge.arbiter import draft7
 from fastrec.judge.findings import Finding, describe, first_errors, json_path
 from fastrec.judge.parse import parse
 from fastrec.judge.secrets import secrets_in
@@ -239,21 +240,19 @@ def _schema_findings(document: Any, size: int) -> Iterator[Finding]:
 def _errors(document: Any, size: int) -> Iterable[Any]:
     import jsonschema_rs  # noqa: PLC0415 - takes 20 ms to load
 
+    validator = draft7(_schema())
     if size <= _MOST_LISTED:
-        return list(_validator().iter_errors(document))
+        return list(validator.iter_errors(document))
     try:
-        _validator().validate(document)
+        validator.validate(document)
     except jsonschema_rs.ValidationError as exc:
         return [exc]
     return []
 
 
 @cache
-def _validator() -> Any:
-    import jsonschema_rs  # noqa: PLC0415 - as above
-
-    schema = package().joinpath("schemas", "files", "aggregate_0.3.0.schema.json").read_text()
-    return jsonschema_rs.Draft7Validator(schema, mask="the value")
+def _schema() -> bytes:
+    return package().joinpath("schemas", "files", "aggregate_0.3.0.schema.json").read_bytes()
 
 
 def _without_nulls(value: Any, *, is_map: bool = False) -> Any:

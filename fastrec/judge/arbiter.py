@@ -1,14 +1,13 @@
 """Judge a line without the fast path: verdict, errors and normal form.
 
 The arbiter is draft-07 over the schema file. It only says yes or no: its own list of errors takes a
-thousand times the size of a hostile line. To explain a refusal, a function for each keyword walks a
-value and yields the errors in it, in the order of the schema. No list is made, so a caller can
-count a million errors and keep a few. There is no keyword in our schemas that is not in the table;
-tests compare the errors with those of another validator.
+thousand times the size of a hostile line. To explain a refusal, `_errors` walks a
+value along the schema, and yields the errors in it. No list is made, so a caller can
+count a million errors and keep a few. Tests compare the errors with those of another validator.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 from typing import Any
 
@@ -20,9 +19,6 @@ from fastrec.schemas.registry import closest_version, contradicts_itself, versio
 from fastrec.schemas.schema import Schema, Shape
 
 Steps = list[str | int]
-# From a node of the schema, a value and the steps to it to its errors. The steps change between
-# two errors.
-Check = Callable[["_Node", Any, Steps], Iterator[Report]]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -33,6 +29,7 @@ _CONTRADICTION: Report = (
     "expected either `interactions` or `messages`, found both",
     NO_VALUE,
 )
+_UNKNOWN_KEY = "this version allows no such key here"
 _UNEXPLAINED: Report = ("schema.type", (), "the record does not match the schema", NO_VALUE)
 
 
@@ -90,14 +87,15 @@ def is_valid(value: Any, schema: Schema) -> bool:
         _encode(value)  # which takes less time than a walk
     except TypeError:
         value = _plain(value)
-    return bool(_validator(schema).is_valid(value))
+    return bool(draft7(schema.source).is_valid(value))
 
 
 @cache
-def _validator(schema: Schema) -> Any:
+def draft7(source: bytes) -> Any:
+    """The validator of a schema file. Its messages say "the value" in place of values."""
     import jsonschema_rs  # noqa: PLC0415 - takes 20 ms to load, and most lines never need it
 
-    return jsonschema_rs.Draft7Validator(schema.source.decode())
+    return jsonschema_rs.Draft7Validator(source.decode(), mask="the value")
 
 
 def _plain(value: Any) -> Any:
@@ -124,7 +122,7 @@ def errors_of(value: Any, schema: Schema) -> Iterator[Report]:
     kind = value.get("interaction_type") if isinstance(value, dict) else None
     # With a wrong interaction_type it is chance which rules apply. That error has been reported
     # already.
-    by_field = schema.rules_by_type.get(kind, {}) if isinstance(kind, str) else {}
+    by_field = {rule.field: rule for rule in schema.rules if kind in rule.types}
     seen = set()
     for _, steps, _, found in _errors(_parts(schema)[1], value, []) if by_field else ():
         rule = by_field[str(steps[0])]
@@ -146,10 +144,6 @@ class _Node(dict[str, Any]):
     """
 
     @cached_property
-    def checks(self) -> list[Check]:
-        return [check for keyword in self if (check := _KEYWORDS[keyword])]
-
-    @cached_property
     def names(self) -> list[str]:
         """The types that the node names; none if all are allowed."""
         names = self.get("type", [])
@@ -166,8 +160,9 @@ class _Node(dict[str, Any]):
 
     @cached_property
     def options(self) -> list[str]:
-        """The values that `enum` or `const` allows, which are all strings."""
-        return self["enum"] if "enum" in self else [self["const"]]
+        """The values that `enum` or `const` allows, which are all strings; none if all are."""
+        options: list[str] = self.get("enum", [self["const"]] if "const" in self else [])
+        return options
 
     @cached_property
     def choice(self) -> str:
@@ -190,79 +185,54 @@ def fields_of_document(schema: Schema) -> _Node:
 
 
 def _errors(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
+    """Yield what the keywords of a node say against a value, and then the errors below it."""
     if node.types and kind_of(value) not in node.types:
         yield "schema.type", steps, f"expected {node.kind}", value
-    for check in node.checks:
-        yield from check(node, value, steps)
+    if node.options and value not in node.options:
+        yield "schema.enum", steps, f"expected {node.choice}", value
+    if "minimum" in node and kind_of(value) in ("integer", "number") and value < node["minimum"]:
+        yield "schema.minimum", steps, f"expected at least {node['minimum']}", value
+    if "oneOf" in node and sum(_is_valid(form, value) for form in node["oneOf"]) != 1:
+        yield "schema.one_of", steps, f"expected {node.choice}", value
+    if "not" in node and _is_valid(node["not"], value):
+        yield "schema.type", steps, f"expected anything but {node['not'].kind}", value
+    for child in node.get("allOf", ()):
+        yield from _errors(child, value, steps)
+    if "if" in node and _is_valid(node["if"], value):
+        yield from _errors(node["then"], value, steps)
+    if isinstance(value, dict):
+        for name in node.get("required", ()):
+            if name not in value:
+                yield "schema.required", [*steps, name], "the required field is missing", NO_VALUE
+        if node.get("additionalProperties") is False:
+            for name in value:
+                if name not in node["properties"]:
+                    yield "schema.unknown_key", [*steps, name], _UNKNOWN_KEY, NO_VALUE
+    for step, inner, child in _children(node, value):
+        steps.append(step)
+        yield from _errors(inner, child, steps)
+        steps.pop()
+
+
+def _children(node: _Node, value: Any) -> Iterator[tuple[str | int, _Node, Any]]:
+    """Yield the fields or items of a value that have nodes of their own."""
+    if isinstance(value, dict):
+        fields = node.get("properties", {})
+        for name, field in fields.items():
+            if name in value:
+                yield name, field, value[name]
+        entries = node.get("additionalProperties")
+        if isinstance(entries, _Node):
+            for name, child in value.items():
+                if name not in fields:
+                    yield name, entries, child
+    elif isinstance(value, list) and "items" in node:
+        for index, item in enumerate(value):
+            yield index, node["items"], item
 
 
 def _is_valid(node: _Node, value: Any) -> bool:
     return next(_errors(node, value, []), None) is None
-
-
-def _enum(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
-    if value not in node.options:
-        yield "schema.enum", steps, f"expected {node.choice}", value
-
-
-def _minimum(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
-    if kind_of(value) in ("integer", "number") and value < node["minimum"]:
-        yield "schema.minimum", steps, f"expected at least {node['minimum']}", value
-
-
-def _required(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
-    for name in node["required"] if isinstance(value, dict) else ():
-        if name not in value:
-            yield "schema.required", [*steps, name], "the required field is missing", NO_VALUE
-
-
-def _properties(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
-    for name, child in node["properties"].items() if isinstance(value, dict) else ():
-        if name in value:
-            steps.append(name)
-            yield from _errors(child, value[name], steps)
-            steps.pop()
-
-
-def _items(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
-    for index, item in enumerate(value if isinstance(value, list) else ()):
-        steps.append(index)
-        yield from _errors(node["items"], item, steps)
-        steps.pop()
-
-
-def _one_of(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
-    if sum(_is_valid(form, value) for form in node["oneOf"]) != 1:
-        yield "schema.one_of", steps, f"expected {node.choice}", value
-
-
-def _not(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
-    if _is_valid(node["not"], value):
-        yield "schema.type", steps, f"expected anything but {node['not'].kind}", value
-
-
-def _all_of(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
-    for child in node["allOf"]:
-        yield from _errors(child, value, steps)
-
-
-def _if(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
-    if _is_valid(node["if"], value):
-        yield from _errors(node["then"], value, steps)
-
-
-def _additional_properties(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
-    allowed = node["additionalProperties"]
-    known = node.get("properties", {})
-    for name, child in value.items() if isinstance(value, dict) and allowed is not True else ():
-        if name in known:
-            continue
-        steps.append(name)
-        if allowed is False:
-            yield "schema.unknown_key", steps, "this version allows no such key here", NO_VALUE
-        else:
-            yield from _errors(allowed, child, steps)
-        steps.pop()
 
 
 _NAMES = {
@@ -276,23 +246,6 @@ _NAMES = {
 
 def _either(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
-
-
-_KEYWORDS: dict[str, Check | None] = {
-    "enum": _enum,
-    "const": _enum,
-    "minimum": _minimum,
-    "required": _required,
-    "properties": _properties,
-    "items": _items,
-    "oneOf": _one_of,
-    "not": _not,
-    "allOf": _all_of,
-    "if": _if,
-    "additionalProperties": _additional_properties,
-    # `then` is of `if`
-    **dict.fromkeys(("$schema", "description", "title", "version", "type", "then")),
-}
 
 
 def normal_form(

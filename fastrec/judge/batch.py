@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -131,6 +132,11 @@ class RepairedLine(msgspec.Struct, frozen=True):
     model_id: str
     sample_id: int | str
     findings: tuple[Finding, ...]  # the first change of each repair, by code
+
+    @classmethod
+    def of(cls, record: Any, line: int, findings: Iterable[Finding]) -> Self:
+        names = record.evaluation_name, record.model_id, record.sample_id
+        return cls(line, *names, tuple(findings))
 
 
 class Batch(msgspec.Struct):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -136,11 +136,11 @@ def first_errors(reports: Iterable[Report], most: int = MOST_ERRORS) -> Errors:
     Of each code the first ones are kept, so the first error of a line is always the most
     fundamental one.
     """
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     kept: set[Finding] = set()
     for code, steps, text, value in reports:
-        count = counts[code] = counts.get(code, 0) + 1
-        if count <= most:
+        counts[code] += 1
+        if counts[code] <= most:
             message = text if value is NO_VALUE else f"{text}, found {describe(value)}"
             finding = Finding(code, json_path(steps), message)
             # Use an equal finding of an earlier line, if there is one: ten findings are larger than
@@ -151,9 +151,8 @@ def first_errors(reports: Iterable[Report], most: int = MOST_ERRORS) -> Errors:
     findings = sorted(
         kept, key=lambda finding: (_RANK[finding.code], finding.path, finding.message)
     )
-    unlisted = {code: count - most for code, count in counts.items() if count > most}
-    for finding in findings[most:]:
-        unlisted[finding.code] = unlisted.get(finding.code, 0) + 1
+    unlisted = Counter({code: count - most for code, count in counts.items() if count > most})
+    unlisted.update(finding.code for finding in findings[most:])
     in_order = {code: unlisted[code] for code in sorted(unlisted, key=_RANK.__getitem__)}
     return Errors(tuple(findings[:most]), in_order)
 
@@ -195,7 +194,7 @@ def describe(value: Any) -> str:
             f" of {len(value):,} characters" if len(value) > _LONGEST_VALUE else ""
         )
     if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
+        return json.dumps(value)
     if isinstance(value, int) and value.bit_length() > 200:
         return f"the integer of about {int(value.bit_length() * 0.30103) + 1:,} digits"
     return f"the {'integer' if isinstance(value, int) else 'number'} {value!r}"
@@ -210,8 +209,8 @@ def _shorten(text: str) -> str:
 
 def warnings_of(
     record: Any, schema: Schema, label: str, source: Schema, *, wrong_hash: bool
-) -> list[Finding]:
-    """List the warnings about a valid record of a version.
+) -> Iterator[Finding]:
+    """Yield the warnings about a valid record of a version.
 
     Its line had this label, and was of the version `source`.
 
@@ -219,7 +218,6 @@ def warnings_of(
     because most records give no reason for a warning: a function for each code takes three times as
     long.
     """
-    found: list[Finding] = []
     unanswered: list[int] = []  # turns with the id of no earlier tool call
     field = schema.turns_field
     last = 0
@@ -232,12 +230,12 @@ def warnings_of(
         ids = set()
         gap = -1
         if given is UNSET or given is None:
-            found.append(
-                Finding("warn.num_turns_missing", path, f"missing; the number of turns is {size:,}")
+            yield Finding(
+                "warn.num_turns_missing", path, f"missing; the number of turns is {size:,}"
             )
         elif given != size:
             message = f"expected the number of turns, {size:,}, found {describe(given)}"
-            found.append(Finding("warn.num_turns", path, message))
+            yield Finding("warn.num_turns", path, message)
         for index, turn in enumerate(turns):
             if turn.turn_idx != index and gap < 0:
                 gap = index  # it shifts all later turns
@@ -256,29 +254,27 @@ def warnings_of(
         last = max(size - 1, 0)
         if given is not UNSET and given is not None and given != call_count:
             message = f"expected the number of tool calls, {call_count:,}, found {describe(given)}"
-            found.append(Finding("warn.tool_calls_count", "$.evaluation.tool_calls_count", message))
+            yield Finding("warn.tool_calls_count", "$.evaluation.tool_calls_count", message)
         if gap >= 0:
             message = f"expected {gap}, found {describe(turns[gap].turn_idx)}"
-            found.append(Finding("warn.turn_idx", f"$.{field}[{gap}].turn_idx", message))
+            yield Finding("warn.turn_idx", f"$.{field}[{gap}].turn_idx", message)
     for index, attribution in enumerate(record.answer_attribution):
         if attribution.turn_idx > last:
             path = f"$.answer_attribution[{index}].turn_idx"
             message = (
                 f"expected at most the last turn, {last}, found {describe(attribution.turn_idx)}"
             )
-            found.append(Finding("warn.attribution_turn", path, message))
+            yield Finding("warn.attribution_turn", path, message)
     for index in unanswered:
         path = f"$.{field}[{index}].tool_call_id"
-        found.append(Finding("warn.tool_call_id", path, "not the id of an earlier tool call"))
+        yield Finding("warn.tool_call_id", path, "not the id of an earlier tool call")
     usage = record.token_usage
     if usage and usage.total_tokens != usage.input_tokens + usage.output_tokens:
         message = "not the sum of input_tokens and output_tokens"
-        found.append(Finding("warn.total_tokens", "$.token_usage.total_tokens", message))
+        yield Finding("warn.total_tokens", "$.token_usage.total_tokens", message)
     if wrong_hash:
-        found.append(
-            Finding(
-                "warn.sample_hash", "$.sample_hash", "not a hash of input.raw and input.reference"
-            )
+        yield Finding(
+            "warn.sample_hash", "$.sample_hash", "not a hash of input.raw and input.reference"
         )
     if label not in source.labels:
         code = label_code(label)
@@ -288,8 +284,7 @@ def warnings_of(
             else "the record follows another version"
         )
         expected = f"expected {' or '.join(sorted(source.labels))}, found {describe(label)}"
-        found.append(Finding(code, "$.schema_version", f"{problem}: {expected}"))
-    return found
+        yield Finding(code, "$.schema_version", f"{problem}: {expected}")
 
 
 # The warning about a valid record that has the turns of another version, too; only the slow path

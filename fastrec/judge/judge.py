@@ -368,7 +368,7 @@ class Judge:
     ) -> None:
         """Judge the next line alone.
 
-        Try the version of the line before unless that refused it, then others, then the slow path.
+        Try all versions but the one that refused it (`stop`), then the slow path.
         """
         if blank := chunk.skip_blank():
             batch.blank += blank
@@ -376,20 +376,17 @@ class Judge:
         raw, offset, was_short = chunk.next_line()
         line = chunk.line + chunk.number - 1
         length = len(into)
-        judged = None
-        if stop is None or (stop is _Stop.OTHER and was_short):
-            judged = self._accepted(raw, into, line, offset, self._rules)
-        if (
-            judged is None
-            and stop is not _Stop.SLOW
-            and (rules := self._all_rules.find(memoryview(raw), self._rules))
-        ):
-            self._rules = rules
-            judged = self._accepted(raw, into, line, offset, rules)
-        if judged is None:
-            self._judge_slow(raw, into, batch, line, offset)
+        refused = self._rules if stop is _Stop.OTHER and not was_short else None
+        for schema in () if stop is _Stop.SLOW else self._all_rules.schemas:
+            rules = self._all_rules.of(schema)
+            if rules is refused:
+                continue
+            if judged := self._accepted(raw, into, line, offset, rules):
+                self._rules = rules
+                batch += judged
+                break
         else:
-            batch += judged
+            self._judge_slow(raw, into, batch, line, offset)
         chunk.excess -= chunk.count_output(into, length)
 
     def _accepted(

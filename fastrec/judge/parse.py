@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from fastrec.errors import UsageError
 from fastrec.judge.findings import NO_VALUE, Report
+from fastrec.schemas.upgrade import spell_other
 
 # Levels of objects and arrays in a line; the record itself is the first level.
 MAX_DEPTH = 256
@@ -43,18 +43,7 @@ class LongInteger(int):
         return self.text
 
 
-def _spell_other(value: Any) -> msgspec.Raw:
-    """Encode long integers, which msgspec does not know, by their digits."""
-    if isinstance(value, LongInteger):
-        return msgspec.Raw(value.text.encode())
-    raise UsageError(
-        f"a record can only hold JSON values, found one of type {type(value).__name__}"
-    )
-
-
-spell = msgspec.json.Encoder(enc_hook=_spell_other).encode
-# keys by code point
-format_sorted = msgspec.json.Encoder(enc_hook=_spell_other, order="deterministic").encode
+spell = msgspec.json.Encoder(enc_hook=spell_other).encode
 
 
 class NoNumber(float):

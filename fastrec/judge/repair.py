@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 from fastrec.errors import UsageError
 from fastrec.judge.arbiter import field_errors, fields_of_document, is_valid
 from fastrec.judge.findings import REPAIRS, Errors, Finding, describe, json_path
-from fastrec.judge.parse import NoNumber, flaws_in, format_sorted, kind_of, parse, spell
+from fastrec.judge.parse import NoNumber, flaws_in, kind_of, parse, spell
 from fastrec.schemas.registry import closest_version, version_of
 from fastrec.schemas.schema import MANY, ONE, Schema
-from fastrec.schemas.upgrade import free_name
+from fastrec.schemas.upgrade import format_sorted, free_name
 from fastrec.schemas.view import REFUSALS
 
 

@@ -125,12 +125,8 @@ class SlowPath(msgspec.Struct):
             record: Any = rules.decoder.decode(cut) if cut else None
         except REFUSALS:
             return False
-        if (
-            not cut
-            or record.evaluation_result_id is not UNSET
-            or not rules.schema.follows_rules(record)
-        ):
-            return False  # the line has the key twice, or another mistake
+        if not cut or record.evaluation_result_id is not UNSET:
+            return False  # the line has another mistake, or the key twice
         if schema is None and not (record.messages.__class__ is list or has_new_null(record)):
             return False  # it may be a valid record of an earlier version as it is
         judged = self._judge_fast(cut, into, line, offset, rules)
@@ -139,8 +135,7 @@ class SlowPath(msgspec.Struct):
         if not judged.filtered_out:
             judged.slow = 1
             judged.notes[NULL_ID.code] += 1
-            names = record.evaluation_name, record.model_id, record.sample_id
-            judged.repaired.append(RepairedLine(line, *names, (NULL_ID,)))
+            judged.repaired.append(RepairedLine.of(record, line, [NULL_ID]))
         batch += judged
         return True
 
@@ -250,11 +245,12 @@ class SlowPath(msgspec.Struct):
             batch.replaced.append(replaced)
         if repairs:
             batch.notes.update(repairs.keys())
-            names = record.evaluation_name, record.model_id, record.sample_id
-            batch.repaired.append(RepairedLine(line, *names, tuple(repairs.values())))
+            batch.repaired.append(RepairedLine.of(record, line, repairs.values()))
         if self._settings.warnings:
-            warnings = warnings_of(
-                record, rules.target, label, rules.schema, wrong_hash=replaced is not None
+            warnings = list(
+                warnings_of(
+                    record, rules.target, label, rules.schema, wrong_hash=replaced is not None
+                )
             )
             if OTHER_TURNS.code in notes:
                 warnings.append(OTHER_TURNS)

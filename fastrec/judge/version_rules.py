@@ -106,25 +106,6 @@ class RulesByVersion:
             (schema.name, target.name), self._make(schema, target)
         )
 
-    def find(self, line: memoryview, but: VersionRules) -> VersionRules | None:
-        """Find the version that a line is surely a record of.
-
-        None if there is none besides that of `but`.
-        """
-        for schema in self.schemas:
-            if schema is but.schema:
-                continue
-            rules = self.of(schema)
-            try:
-                record = rules.decoder.decode(line)
-            except REFUSALS:
-                continue
-            if schema.follows_rules(record) and (
-                record.schema_version in rules.sure_labels or rules.claims(record)
-            ):
-                return rules
-        return None
-
     def _make(self, schema: Schema, target: Schema) -> VersionRules:
         # A record with `messages` beside `interactions` gets a note, which only the slow path
         # makes.

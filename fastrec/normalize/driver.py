@@ -194,9 +194,8 @@ def _check_line_counts(inputs: Sequence[InputEntry], parts: Sequence[Part]) -> N
         if entry.lines != entry.kept + entry.duplicates + entry.rejected + entry.blank:
             raise _bug(
                 f"the line counts of {entry.path} do not add up: {entry.lines:,} lines, but "
-                f"{entry.kept:,} kept + "
-                f"{entry.duplicates:,} duplicates + {entry.rejected:,} rejected + {entry.blank:,} "
-                "blank"
+                f"{entry.kept:,} kept + {entry.duplicates:,} duplicates + {entry.rejected:,} "
+                f"rejected + {entry.blank:,} blank"
             )
     kept = sum(entry.kept for entry in inputs)
     records = sum(part.records for part in parts)

@@ -221,42 +221,29 @@ class Decompressed(msgspec.Struct):
 
 
 class Streams(msgspec.Struct):
-    """Standard input and pipes, which can be read only once; pass 1 may have to start again.
+    """Standard input and pipes, which can be read only once; a run may have to start again.
 
-    While the target may change, their chunks stay in files. A second reading takes the pieces of
-    these files, and continues with the rest of the stream.
+    While it may, their chunks stay in files. A second reading takes the pieces of these files, and
+    continues with the rest of the stream.
     """
 
-    kept: bool = False  # whether streams can be read again; until `release` is called
-    _opened: dict[int, Decompressed] = {}
-    _finished: set[str] = set()  # files of chunks whose tasks are finished
+    kept: bool = False  # whether streams can be read again
+    opened: dict[int, Decompressed] = {}  # by number of the shard
+    finished: set[str] = set()  # files of chunks whose tasks are finished
 
-    def open(self, number: int, read: Callable[[], Decompressed]) -> Decompressed:
-        """Open a stream, unless it is open."""
-        if number not in self._opened:
-            self._opened[number] = read()
-        opened = self._opened[number]
-        self._finished.difference_update(piece.slice.shard.path for piece in opened.pieces)
-        return opened
-
+    @property
     def files(self) -> set[str]:
-        opened = self._opened.values()
+        """The files of chunks that stay."""
+        opened = self.opened.values()
         return {piece.slice.shard.path for stream in opened for piece in stream.pieces}
 
-    def finish(self, paths: Iterable[str]) -> list[str]:
-        """Note that a task is finished; return those of its files that are not needed any more."""
-        kept = self.files().intersection(paths)
-        self._finished |= kept
-        return [path for path in paths if path not in kept]
-
-    def release(self) -> list[str]:
+    def release(self) -> set[str]:
         """Keep chunks no longer.
 
         Return the files of finished tasks, which are not needed any more.
         """
-        done = sorted(self._finished)
+        done = self.files & self.finished
         self.kept = False
-        self._finished = set()
-        for stream in self._opened.values():
+        for stream in self.opened.values():
             stream.pieces = []
         return done

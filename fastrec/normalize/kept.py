@@ -19,9 +19,9 @@ and changed shards are judged.
 """
 
 import contextlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import msgspec
@@ -211,15 +211,19 @@ def match_shards(
     lines. So a shard is hashed in the ranges of the kept shards that it may be equal to.
     """
     ours, theirs = _proofs(shards, kept, by_content=by_content, engine=engine)
-    paths = [shard.path for shard in shards], [old.path for old in kept]
     unchanged: dict[int, int] = {}
-    for with_path in (True, False):
-        matched = set(unchanged.values())
-        left = _grouped(ours, unchanged, paths[0], with_path=with_path)
-        kept_left = _grouped(theirs, matched, paths[1], with_path=with_path)
-        for key in sorted(left.keys() & kept_left.keys()):
-            numbers = [number for number in left[key] if number not in unchanged]
-            unchanged.update(zip(numbers, kept_left[key], strict=False))
+    for is_moved in (False, True):
+        places = [_place(shard.path, is_moved=is_moved) for shard in shards]
+        positions = theirs.keys() - unchanged.values()
+        alike: defaultdict[tuple[str, _Proof], list[int]] = defaultdict(list)
+        # By path, because the order must not matter.
+        for position in sorted(positions, key=lambda at: kept[at].path):
+            place = _place(kept[position].path, is_moved=is_moved)
+            alike[place, theirs[position]].append(position)
+        for number in sorted(ours.keys() - unchanged.keys(), key=lambda at: shards[at].path):
+            same = [alike[places[number], proof] for proof in ours[number]]
+            if left := next(filter(None, same), None):
+                unchanged[number] = left.pop(0)
     known = {old.path for old in kept if old.signature}
     others = [number for number in range(len(shards)) if number not in unchanged]
     changed = [
@@ -233,58 +237,43 @@ def match_shards(
     )
 
 
-def _grouped(
-    proofs: Mapping[int, list[_Proof]],
-    matched: Iterable[int],
-    paths: Sequence[str],
-    *,
-    with_path: bool,
-) -> dict[tuple[str, _Proof], list[int]]:
-    """Group what is not matched yet by what has to be equal.
-
-    Groups are sorted by path: the order does not matter.
-    """
-    done = set(matched)
-    groups: defaultdict[tuple[str, _Proof], list[int]] = defaultdict(list)
-    for number in sorted(proofs.keys() - done, key=paths.__getitem__):
-        for proof in proofs[number]:
-            promised = format_of_name(paths[number]) or Format.PLAIN
-            groups[paths[number] if with_path else promised.value, proof].append(number)
-    return groups
+def _place(path: str, *, is_moved: bool) -> str:
+    """What two paths of the same shard have in common."""
+    return (format_of_name(path) or Format.PLAIN).value if is_moved else path
 
 
 def _proofs(
     shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_content: bool, engine: Engine
-) -> tuple[dict[int, list[_Proof]], dict[int, list[_Proof]]]:
+) -> tuple[dict[int, list[_Proof]], dict[int, _Proof]]:
     """What has to be equal for a shard to be the same as a kept one: of all shards of both kinds.
 
     A shard has several proofs if it may be equal to kept shards that were read in different ranges.
     """
-    doubtful = {old.signature for old in kept if not old.certain}
-    doubtful.update(shard.signature for shard in shards if not shard.version)
+    doubtful = {old.signature for old in kept if by_content or not old.certain}
+    doubtful.update(shard.signature for shard in shards if by_content or not shard.version)
 
     def likeness(signature: str) -> str:
         """What has to be equal before content is compared."""
         return _size_in(signature) if by_content else signature
 
-    theirs: dict[int, list[_Proof]] = {}
+    theirs: dict[int, _Proof] = {}
     layouts: defaultdict[str, set[_Layout]] = defaultdict(set)
     for position, old in enumerate(kept):
-        if not by_content and old.signature not in doubtful:
-            theirs[position] = [(old.signature, ())]
+        if old.signature not in doubtful:
+            theirs[position] = (old.signature, ())
         elif hashed := _hashed(old):
             like = likeness(old.signature)
-            theirs[position] = [(like, hashed)]
+            theirs[position] = (like, hashed)
             layouts[like].add(tuple((start, size) for start, size, _ in hashed))
     ours: dict[int, list[_Proof]] = {}
     unsure: list[tuple[int, str, _Layout]] = []
     for number, shard in enumerate(shards):
-        if by_content or shard.signature in doubtful:
-            ours[number] = []
+        ours[number] = []
+        if shard.signature in doubtful:
             like = likeness(shard.signature)
             unsure += [(number, like, layout) for layout in layouts[like]]
         elif shard.signature:
-            ours[number] = [(shard.signature, ())]
+            ours[number].append((shard.signature, ()))
     tasks = [(shards[number].path, layout) for number, _, layout in unsure]
     for at, hashed in engine.run(_hash_ranges, tasks):
         number, like, _ = unsure[at]
@@ -328,6 +317,12 @@ def _hash_ranges(task: tuple[str, _Layout]) -> _Hashed | None:
     return tuple(hashed)
 
 
+def positions_in(cuts: Sequence[bytes], low: bytes | None, high: bytes | None) -> tuple[int, int]:
+    """The first and the last of the ranges between cuts that overlap another range of keys."""
+    first = 0 if low is None else bisect_right(cuts, low)
+    return first, len(cuts) if high is None else bisect_left(cuts, high)
+
+
 class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What an incremental run builds on: the corpus of the last run.
 
@@ -365,11 +360,15 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         low = self.parts[number].low if number else None
         return low, self.parts[number + 1].low if number + 1 < len(self.parts) else None
 
-    def overlaps(self, number: int, low: bytes | None, high: bytes | None) -> bool:
-        part = self.parts[number]
-        if part.excluded:  # where these records are is not known
-            return True
-        return (low is None or part.last >= low) and (high is None or part.first < high)
+    def overlapping(self, low: bytes | None, high: bytes | None) -> list[int]:
+        """The numbers of the parts that may have records of a range."""
+        first, last = positions_in(self.cuts, low, high)
+        return [
+            first + at
+            for at, part in enumerate(self.parts[first : last + 1])
+            if part.excluded  # where these records are is not known
+            or ((low is None or part.last >= low) and (high is None or part.first < high))
+        ]
 
     def is_within(self, number: int, low: bytes | None, high: bytes | None) -> bool:
         part = self.parts[number]

@@ -13,6 +13,7 @@ The sizes of buffers follow from options, too.
 import enum
 import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
@@ -78,34 +79,27 @@ class Decides(enum.Enum):
 Trusted = Literal["always", "if the same", "unless it was fill", "unless given", "unless smaller"]
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True):
+class About(msgspec.Struct, frozen=True):
     """What an option means, besides its type and its default."""
 
     decides: Decides
     # A sentence for the command line; empty if several commands share it (`cli.options`).
     help: str = ""
+    # If it decides how lines are judged: when the lines of a corpus need not be judged again.
+    trusted: Trusted | None = None
     # Its values, the default first. A `Literal` has them as its type.
     choices: tuple[str, ...] = ()
     is_size: bool = False  # Whether it is a number of bytes.
     # How the manifest records it, if it decides the bytes of the corpus: among the options, also
     # if it has its default; only if it differs from that; or in another field.
     recorded: Literal["always", "if given", "elsewhere"] = "if given"
-    # If it decides how lines are judged: when the lines of a corpus need not be judged again.
-    trusted: Trusted | None = None
     # Whether finished work is brought up to date with a new value, instead of being discarded.
     is_updated: bool = False
 
 
-def _lines(help: str, trusted: Trusted, **more: Any) -> About:  # noqa: A002 - as in click
-    return About(decides=Decides.LINES, help=help, trusted=trusted, **more)
-
-
-def _bytes(help: str, **more: Any) -> About:  # noqa: A002
-    return About(decides=Decides.BYTES, help=help, **more)
-
-
-def _neither(help: str, **more: Any) -> About:  # noqa: A002
-    return About(decides=Decides.NEITHER, help=help, **more)
+_lines = partial(About, Decides.LINES)
+_bytes = partial(About, Decides.BYTES)
+_neither = partial(About, Decides.NEITHER)
 
 
 def _default_jobs() -> int:

@@ -26,6 +26,7 @@ from fastrec.normalize.pass2 import (
     Locations,
     PartTask,
     SourcesTask,
+    Superseded,
     make_part,
     names_hash,
     update_sources,
@@ -127,26 +128,24 @@ def _complete_sources(
     Without, if they are not tracked.
     """
     if not context.options.track_sources:
-        return [replace(part, sources=None) for _, part in sorted(parts.items())]
+        return [replace(part, sources=None) for part in parts.values()]
     # Parts that this run has made have their sources already.
     known = {part.fingerprint for part in base}
-    done = dict(parts)
+    done = list(parts.values())
     stale = [
-        number
-        for number, part in sorted(parts.items())
-        if part.fingerprint in known and part.records
+        number for number, part in enumerate(done) if part.fingerprint in known and part.records
     ]
     tasks = (
-        SourcesTask(parts[number], sources_path(context.part_path(number)), locations)
+        SourcesTask(done[number], sources_path(context.part_path(number)), locations)
         for number in stale
     )
     for at, sources in context.engine.run(update_sources, tasks):
         context.output.check()
         number = stale[at]
-        if sources != parts[number].sources:
+        if sources != done[number].sources:
             context.output.sync(sources.path)
-            done[number] = replace(parts[number], sources=sources)
-    return [part for _, part in sorted(done.items())]
+            done[number] = replace(done[number], sources=sources)
+    return done
 
 
 def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
@@ -172,17 +171,13 @@ def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
     numbered: list[Part] = []
     for number, part in enumerate(parts):
         name = context.part_name(number)
-        path = put(part.path, name)
-        columns = put(part.columns.path, columns_path(name)) if part.columns else ""
-        sources = put(part.sources.path, sources_path(name)) if part.sources else ""
-        numbered.append(replace(part.at(path, columns, sources), number=number))
+        names = (name, columns_path(name), sources_path(name))
+        paths = [put(file.path, new) for file, new in zip(part.made, names, strict=False)]
+        numbered.append(replace(part.at(*paths), number=number))
     return numbered
 
 
 _MANY = 32  # parts per worker
-
-# Records that a part leaves out because of other parts: equal but for their run, and repeats.
-_Superseded = tuple[Sequence[RunSlice], Sequence[RunSlice]]
 
 
 class _PartsMaker(msgspec.Struct, frozen=True):
@@ -196,12 +191,12 @@ class _PartsMaker(msgspec.Struct, frozen=True):
 
     def make(self) -> tuple[dict[int, Part], Census]:
         context = self._context
-        settings = self._context.options
+        options = context.options
         ranges = self._plan.ranges
-        superseded: dict[int, _Superseded] = dict.fromkeys(range(len(ranges)), ((), ()))
+        superseded = dict.fromkeys(range(len(ranges)), Superseded())
         parts = self._make(superseded, self._unchanged(), known=0)
         same_run = SameRunCounts()
-        if settings.same_run == "ignore":
+        if options.same_run == "ignore":
             same_run = find_same_run(
                 [part.statistics_prefix for part in parts.values()],
                 context.output.working("same-run"),
@@ -210,26 +205,27 @@ class _PartsMaker(msgspec.Struct, frozen=True):
                 engine=context.engine,
             )
             superseded = {
-                number: (slices_of(same_run.superseded, *ranges[number]), ()) for number in parts
+                number: Superseded(slices_of(same_run.superseded, *ranges[number]))
+                for number in superseded
             }
             parts = self._make(superseded, parts, known=1)
         rule = None
-        if settings.repeats != "keep":
+        if options.repeats != "keep":
             path = context.output.working("repeats")
-            rejects_conflicts = settings.conflicts == "reject"
-            rule = RepeatsRule(context.sort_fields, settings.repeats, rejects_conflicts, path)
+            rejects_conflicts = options.conflicts == "reject"
+            rule = RepeatsRule(context.sort_fields, options.repeats, rejects_conflicts, path)
         parts, census = self._count_census(parts, rule)
-        census.same_run = same_run
         if rule:
             superseded = {
-                number: (first, slices_of(census.superseded, *ranges[number]))
-                for number, (first, _) in superseded.items()
+                number: Superseded(others.runs, slices_of(census.superseded, *ranges[number]))
+                for number, others in superseded.items()
             }
             made = self._make(superseded, parts, known=2)
             if made != parts:
                 made, counted = self._count_census(made, None)
                 census.questions = counted.questions
             parts = made
+        census.same_run = same_run
         return parts, census
 
     def _count_census(
@@ -297,7 +293,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         return unchanged
 
     def _make(
-        self, superseded: Mapping[int, _Superseded], parts: Mapping[int, Part], known: int
+        self, superseded: Mapping[int, Superseded], parts: Mapping[int, Part], known: int
     ) -> dict[int, Part]:
         """Make the parts that are missing, or leave out other superseded records than before.
 
@@ -306,11 +302,8 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         context = self._context
         ranges = self._plan.ranges
         hashes = {
-            number: (
-                _hash_of_superseded(first, *ranges[number]),
-                _hash_of_superseded(second, *ranges[number]),
-            )
-            for number, (first, second) in superseded.items()
+            number: tuple(_hash_of_superseded(slices, *ranges[number]) for slices in others)
+            for number, others in superseded.items()
         }
         made = {
             number: part
@@ -320,7 +313,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         wanted = [number for number in superseded if number not in made]
         reused = self._reuse(wanted, hashes)
         made |= reused
-        left = [number for number in wanted if number not in reused]
+        left = [number for number in wanted if number not in made]
         # The largest parts come first, so that all workers end at about the same time. With many
         # parts, they do anyway, and runs are read from front to back. Those of large inputs are
         # read ahead in that order.
@@ -344,7 +337,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         return dict(sorted(made.items()))
 
     def _reuse(
-        self, wanted: Sequence[int], hashes: Mapping[int, tuple[str, str]]
+        self, wanted: Sequence[int], hashes: Mapping[int, tuple[str, ...]]
     ) -> dict[int, Part]:
         """The parts that an interrupted run has made, by number."""
         context = self._context
@@ -380,25 +373,23 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     def _held(self, part: Part) -> Part:
         return part if self._context.options.incremental else replace(part, files=())
 
-    def _fingerprint(self, number: int, slices: Sequence[RunSlice], hashes: tuple[str, str]) -> str:
-        settings = self._context.options
-        extras = (settings.incremental, settings.track_sources)
+    def _fingerprint(self, number: int, slices: Sequence[RunSlice], hashes: tuple[str, ...]) -> str:
+        options = self._context.options
         content = (
             self._context.journal.settings,
             *self._plan.ranges[number],
             hashes,
             self._names,
-            *extras,
+            options.incremental,
+            options.track_sources,
+            slices,
         )
         try:
-            return xxh3_128_hexdigest(_encode((content, slices)))
-        except UnicodeEncodeError:
-            named = [
-                replace(piece, path=utf8(piece.path), index=utf8(piece.index)) for piece in slices
-            ]
-            return xxh3_128_hexdigest(_encode((content, named)))
+            return xxh3_128_hexdigest(_encode(content))
+        except UnicodeEncodeError:  # a path is not UTF-8
+            return xxh3_128_hexdigest(repr(content).encode(errors="backslashreplace"))
 
-    def _task(self, number: int, superseded: _Superseded, hashes: tuple[str, str]) -> PartTask:
+    def _task(self, number: int, superseded: Superseded, hashes: tuple[str, ...]) -> PartTask:
         context = self._context
         options = self._context.options
         low, high = self._plan.ranges[number]
@@ -423,8 +414,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             repeats=options.repeats,
             is_kept=options.incremental,
             locations=self._locations_path,
-            superseded_runs=superseded[0],
-            superseded=superseded[1],
+            superseded=superseded,
             superseded_hashes=hashes,
             sources=sources_path(path) if options.track_sources else "",
             copied=self._copies.get(number),

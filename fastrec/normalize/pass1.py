@@ -202,7 +202,7 @@ class _RunBuffer:
     def add(self, keys: list[bytes], rows: list[Any], ends: list[int], normal: bytearray) -> None:
         """Add the records of a chunk of a piece, with their normal forms."""
         start = self._size
-        self._size = self._size + len(normal)
+        self._size += len(normal)
         self._text[start : self._size] = normal
         self._ends += [start + end for end in ends]
         self._keys += keys
@@ -212,18 +212,15 @@ class _RunBuffer:
         # If memory allows only small runs, there are many, and gathering from them takes a block of
         # each.
         block_rows = min(max(self._most_bytes >> 18, 16), BLOCK_ROWS)
-        run = spill(path, self._text, self._ends, self._keys, self._rows, block_rows=block_rows)
-        self._size = 0
-        self._ends = []
-        self._keys = []
-        self._rows = []
-        return run
+        return spill(path, self._text, self._ends, self._keys, self._rows, block_rows=block_rows)
 
 
 class _Sorter:
     def __init__(self, task: SortTask) -> None:
         self._task = task
         self._buffer = _RunBuffer(task)
+        self._lowest = b""  # key of the piece that is read
+        self._highest = b""
         lines = task.lines
         target = lines.target
         self._target = target
@@ -263,6 +260,8 @@ class _Sorter:
 
     def _sort(self, piece: Piece, rejects: RejectsWriter) -> PieceCounts:
         shard = piece.slice.shard
+        self._lowest = b""
+        self._highest = b""
         try:
             columns = trusted_columns(shard, self._task.lines) if shard.trusted else None
             counts, statistics = (
@@ -273,7 +272,8 @@ class _Sorter:
             counts = PieceCounts(piece=piece, error=error)
             statistics = LineStatistics()
         self._statistics.append((piece.number, statistics))
-        return replace(counts, rejects=rejects.end_range())
+        span = {"first": self._lowest, "last": self._highest}
+        return replace(counts, rejects=rejects.end_range(), **span)
 
     def _take(self, piece: Piece, columns: PartColumns) -> tuple[PieceCounts, LineStatistics]:
         """Take the records of a trusted part from its columns."""
@@ -290,25 +290,21 @@ class _Sorter:
             chosen=chosen,
         )
         records = PartRecords(columns, index)
-        lowest = highest = b""
-        if self._task.indexes_parts and part.is_run:
-            if len(records):
-                lowest = records.key(0)
-                highest = records.key(len(records) - 1)
-                self._add_run(self._index_part(piece, index, records, highest))
-        else:
-            lowest, highest = self._copy_texts(part, records)
+        if not (self._task.indexes_parts and part.is_run):
+            self._copy_texts(part, records)
+        elif len(records):
+            self._lowest = records.key(0)
+            self._highest = records.key(len(records) - 1)
+            self._add_run(self._index_part(piece, index, records))
         counts = PieceCounts(
             piece=piece,
             read=read,
             filtered=batch.filtered,
             is_newer_version=_has_later(batch),
-            first=lowest,
-            last=highest,
         )
         return counts, statistics
 
-    def _index_part(self, piece: Piece, index: PartIndex, records: PartRecords, last: bytes) -> Run:
+    def _index_part(self, piece: Piece, index: PartIndex, records: PartRecords) -> Run:
         """Make a run of a part that is sorted as the corpus will be.
 
         Pass 2 reads the part itself, and its columns.
@@ -330,15 +326,13 @@ class _Sorter:
             index_hash=content,
             part=part.path,
             columns=columns,
-            last=last,
+            last=self._highest,
             has_repeats=records.has_repeats,
         )
 
-    def _copy_texts(self, part: Shard, records: PartRecords) -> tuple[bytes, bytes]:
-        """Write records of a part as runs; return the lowest and the highest key."""
+    def _copy_texts(self, part: Shard, records: PartRecords) -> None:
+        """Write records of a part as runs."""
         assert part.listed
-        buffer = self._buffer
-        lowest = highest = b""
         texts = PartTexts(part.path, part.listed.text_bytes, records.gaps())
         for first in range(0, len(records), BLOCK_ROWS):
             end = min(first + BLOCK_ROWS, len(records))
@@ -346,27 +340,19 @@ class _Sorter:
             read = texts.take(sizes)
             if list(map(fingerprint, read)) != records.fingerprints[first:end].tolist():
                 raise DamagedFileError(part.path, "a record does not match its fingerprint")
-            normal = bytearray().join(read)
             keys = records.keys(first, end)
-            if buffer and not buffer.has_room(len(normal)):
-                self._spill()
-            buffer.add(keys, records.rows(first, end), list(accumulate(sizes)), normal)
-            lowest = min(lowest or keys[0], *keys)
-            highest = max(highest, *keys)
-        return lowest, highest
+            rows = records.rows(first, end)
+            self._add(keys, rows, list(accumulate(sizes)), bytearray().join(read))
 
     def _read(self, piece: Piece, rejects: RejectsWriter) -> tuple[PieceCounts, LineStatistics]:
         """Read, judge and buffer the lines of a piece, in one loop over chunks: it is hot."""
         lines = self._task.lines
-        buffer = self._buffer
         source = utf8(piece.source)
         key_of = self._key_of
         row_of = self._row_of
         number = piece.number
-        invalid = [invalid_line(line, lines.max_line_bytes) for line in piece.long_lines]
         stats = ReadStats()
         blank = 0
-        rejected = 0
         filtered = 0
         is_newer_version = False
         statistics = LineStatistics()
@@ -377,9 +363,9 @@ class _Sorter:
             editor.counts = (
                 statistics.renamed if isinstance(editor, Renamer) else statistics.labelled
             )
-        lowest = b""
-        highest = b""
         filtered_out = set[FilteredOut]()
+        long_lines = [invalid_line(line, lines.max_line_bytes) for line in piece.long_lines]
+        _reject(source, long_lines, rejects, statistics.codes)
         for batch, normal, _, _ in judge_slice(
             judge,
             piece.slice,
@@ -399,38 +385,36 @@ class _Sorter:
                 row_of(record, number, line)
                 for record, line in zip(batch.records, batch.numbers, strict=True)
             ]
-            if buffer and not buffer.has_room(len(normal)):
-                self._spill()
-            buffer.add(keys, rows, batch.ends, normal)
-            if keys:
-                lowest = min(lowest or keys[0], *keys)
-                highest = max(highest, *keys)
+            self._add(keys, rows, batch.ends, normal)
+            _reject(source, batch.rejected, rejects, statistics.codes)
             statistics.add(batch, lines.judge.filters, filtered_out)
             is_newer_version = is_newer_version or _has_later(batch)
             filtered += batch.filtered
             blank += batch.blank
-            invalid += batch.rejected
-            if invalid:
-                rejected += _reject(source, invalid, rejects, statistics.codes)
-                invalid = []
-        rejected += _reject(source, invalid, rejects, statistics.codes)
         counts = PieceCounts(
             piece=piece,
             read=stats,
             blank=blank,
-            rejected=rejected,
+            rejected=statistics.codes.total(),
             filtered=filtered,
             repaired=statistics.repaired_by_code,
             is_newer_version=is_newer_version,
-            first=lowest,
-            last=highest,
         )
         return counts, statistics
 
+    def _add(self, keys: list[bytes], rows: list[Any], ends: list[int], normal: bytearray) -> None:
+        """Add the records of a chunk to the current run, or to a new one."""
+        if self._buffer and not self._buffer.has_room(len(normal)):
+            self._spill()
+        self._buffer.add(keys, rows, ends, normal)
+        if keys:
+            self._lowest = min(self._lowest or keys[0], *keys)
+            self._highest = max(self._highest, *keys)
+
     def _spill(self) -> None:
-        self._add_run(
-            self._buffer.spill(f"{self._task.directory}/run-{self._name}-{len(self._runs):04d}")
-        )
+        path = f"{self._task.directory}/run-{self._name}-{len(self._runs):04d}"
+        self._add_run(self._buffer.spill(path))
+        self._buffer = _RunBuffer(self._task)
 
     def _add_run(self, run: Run) -> None:
         if len(run.fences) > (most := self._task.most_fences):
@@ -440,8 +424,7 @@ class _Sorter:
 
 def _reject(
     source: str, lines: Sequence[InvalidLine], rejects: RejectsWriter, codes: Counter[str]
-) -> int:
+) -> None:
     for line in lines:
         codes[line.findings[0].code] += 1
         rejects.write(rejected_line(source, line).to_json())
-    return len(lines)

@@ -11,8 +11,7 @@ same text too.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import groupby
+from itertools import count, groupby
 
 import msgspec
 from msgspec.structs import replace
@@ -60,18 +59,20 @@ class SortTasks:
         """Plan the tasks of all shards but the `unchanged` ones, given by number."""
         self._indexes_parts = indexes_parts
         self._shards = shards
-        self._unchanged = unchanged
-        self._wanted = [shard for number, shard in enumerate(shards) if number not in unchanged]
+        self._wanted = {
+            number: shard for number, shard in enumerate(shards) if number not in unchanged
+        }
         self._streams = streams or Streams()
         self._directory = directory
         self._options = options
         self._lines = options.line_settings(target)
-        self._text = total_text(self._wanted)
+        self._text = total_text(self._wanted.values())
         self._at_once = options.slices_per_task(self._text)
         self._chunk_bytes = current_limits().decompressed_chunk_bytes * self._at_once
         self._here = self._choose(workers)
-        self.next_task = self.next_piece = 0  # the first numbers that no task and no piece has
-        self.text = TextEstimate(self._wanted)
+        self._task_numbers = count()
+        self._piece_numbers = count()
+        self.text = TextEstimate(list(self._wanted.values()))
         # Text of finished chunks by shard: found, and estimated.
         self._chunks: dict[int, tuple[int, int]] = {}
         self.decompressed: dict[int, ReadStats] = {}  # shards that the driver decompressed
@@ -82,8 +83,8 @@ class SortTasks:
         """All slices that workers read, each with the number of its shard, by path and range."""
         return {
             (shard.path, slice_.start, slice_.end): (number, slice_)
-            for number, shard in enumerate(self._shards)
-            if number not in self._here and number not in self._unchanged
+            for number, shard in self._wanted.items()
+            if number not in self._here
             for slice_ in shard.slices(self._options.slice_bytes)
         }
 
@@ -93,8 +94,8 @@ class SortTasks:
         Tasks with decompressed chunks and others come in turns, such that both end at the same
         time: while the driver decompresses, workers have other tasks to do.
         """
-        self.next_task = reusable.next_task
-        self.next_piece = reusable.next_piece
+        self._task_numbers = count(reusable.next_task)
+        self._piece_numbers = count(reusable.next_piece)
         others = self._groups(reusable)
         text = total_text(self._shards[number] for number in self._here)
         step = text // (len(others) + 1) or self._chunk_bytes  # a stream has no known size
@@ -122,16 +123,12 @@ class SortTasks:
         groups = [*streams, *gather_tasks(slices, self._options.slice_bytes * self._at_once)]
         pieces = [
             tuple(
-                Piece(self._piece_number(), found[slice_], slice_.shard.path, slice_)
+                Piece(next(self._piece_numbers), found[slice_], slice_.shard.path, slice_)
                 for slice_ in group
             )
             for group in groups
         ]
         return pieces[::-1]
-
-    def _piece_number(self) -> int:
-        self.next_piece += 1
-        return self.next_piece - 1
 
     def learn_from(self, result: SortResult) -> None:
         """Correct the estimate of all text by that of a finished task.
@@ -155,67 +152,68 @@ class SortTasks:
             self.text.add(estimated, text)
 
     def _choose(self, workers: int) -> frozenset[int]:
+        chosen = {number for number, shard in self._wanted.items() if shard.stream}
         if not workers:
             # The driver does all the work itself. A stream that may be read again has to be kept in
             # chunks.
-            return frozenset(
-                n for n, shard in enumerate(self._shards) if shard.stream and self._streams.kept
-            )
-        wanted = [
-            (number, shard)
-            for number, shard in enumerate(self._shards)
-            if number not in self._unchanged
-        ]
+            return frozenset(chosen if self._streams.kept else ())
         share = self._text // workers
         least = max(2 * current_limits().task_bytes, share // _SHARE)
         sizes = [
             (shard.estimated_text, number)
-            for number, shard in wanted
+            for number, shard in self._wanted.items()
             if not shard.splittable and not shard.trusted
         ]
-        chosen = {number for number, shard in wanted if shard.stream}
         text = 0
         for size, number in sorted(sizes, reverse=True):
             # The driver must not take longer than one worker with this shard, or than all workers
             # with all shards.
-            if number not in chosen and size > least and text + size <= _FEEDS * max(size, share):
+            if size > least and text + size <= _FEEDS * max(size, share):
                 chosen.add(number)
                 text += size
         return frozenset(chosen)
 
     def _task(self, pieces: tuple[Piece, ...]) -> SortTask:
-        self.next_task += 1
-        number = self.next_task - 1
-        options = self._options
-        text = self._text
-        sizes = options.run_bytes(text), options.most_fences(text)
-        return SortTask(number, pieces, self._directory, self._lines, *sizes, self._indexes_parts)
+        return SortTask(
+            number=next(self._task_numbers),
+            pieces=pieces,
+            directory=self._directory,
+            lines=self._lines,
+            run_bytes=self._options.run_bytes(self._text),
+            most_fences=self._options.most_fences(self._text),
+            indexes_parts=self._indexes_parts,
+        )
 
-    def _read(self, shard: int) -> Decompressed:
+    def _chunk_task(self, piece: Piece) -> SortTask:
+        return self._task((replace(piece, number=next(self._piece_numbers)),))
+
+    def _open(self, number: int) -> Decompressed:
+        shard = self._shards[number]
         stats = ReadStats()
-        return Decompressed(self._lines.read(self._shards[shard], self._chunk_bytes, stats), stats)
+        source = Decompressed(self._lines.read(shard, self._chunk_bytes, stats), stats)
+        if shard.stream:
+            self._streams.opened[number] = source
+        return source
 
     def _decompress(self, shard: int, reusable: Reusable) -> Iterator[SortTask]:
-        read = partial(self._read, shard)
-        source = self._streams.open(shard, read) if self._shards[shard].stream else read()
+        source = self._streams.opened.get(shard) or self._open(shard)
         stats = self.decompressed[shard] = source.stats
-        for piece in tuple(source.pieces):
-            yield self._task((replace(piece, number=self._piece_number()),))
+        yield from map(self._chunk_task, tuple(source.pieces))
         try:
             for chunk in source.chunks:
                 if isinstance(chunk, LongLine):
                     source.long_lines.append(chunk)
                 else:
-                    yield from self._chunk_task(shard, source, chunk, reusable)
+                    yield from self._split(shard, source, chunk, reusable)
         except ShardError as exc:
             source.error = exc
         if source.error:
             self.bad[shard] = source.error
         elif source.long_lines:
             chunk = Chunk(b"", stats.text_bytes, stats.lines)
-            yield from self._chunk_task(shard, source, chunk, reusable)
+            yield from self._split(shard, source, chunk, reusable)
 
-    def _chunk_task(
+    def _split(
         self, shard: int, source: Decompressed, chunk: Chunk, reusable: Reusable
     ) -> Iterator[SortTask]:
         path = join(self._directory, f"chunk-{shard:06d}-{source.count:06d}")
@@ -240,10 +238,10 @@ class SortTasks:
         if is_kept:
             source.pieces.append(piece)
         if done:
-            self._streams.finish([path])
+            self._streams.finished.add(path)
             self.reused.append(done)
         else:
-            yield self._task((replace(piece, number=self._piece_number()),))
+            yield self._chunk_task(piece)
 
 
 class SortedShards(msgspec.Struct, frozen=True):
@@ -255,8 +253,7 @@ class SortedShards(msgspec.Struct, frozen=True):
     durable: frozenset[int]
     merged: tuple[MergedRun, ...]  # runs that an interrupted run has merged
     skipped: dict[int, ShardError]  # shards that were left out because they are bad
-    # by path of a run, the numbers of pieces whose records do not count
-    removed: dict[str, tuple[int, ...]]
+    removed: tuple[int, ...]  # the numbers of pieces of these shards, whose records do not count
     decompressed: dict[int, ReadStats]  # shards that the driver decompressed
     sample: RegionSample  # of the keys of all runs
 
@@ -298,20 +295,19 @@ class _Pass1:
         self._target_is_guess = context.options.schema == AUTO and not context.is_settled
         # Whether there is a later record, as far as is known.
         self._is_newer_version = base.is_newer_version
-        self._finished: dict[int, SortResult] = {}
+        self._finished: list[SortResult] = []
         self._durable: set[int] = set()
         self._sample = RegionSample()
         self._runs = 0
 
     def run(self) -> SortedShards:
+        context = self._context
         self._check_guess()
-        self._context.progress.start("sort", self._tasks.text.total)
-        reusable = find_reusable(
-            self._context.journal.entries, self._tasks.slices(), self._context.engine
-        )
+        context.progress.start("sort", self._tasks.text.total)
+        reusable = find_reusable(context.journal.entries, self._tasks.slices(), context.engine)
         reusable.next_piece = max(reusable.next_piece, self._base.next_piece)
-        found = len(reusable.tasks) + len(reusable.chunks)
-        self._sweep(reusable.files(), found)
+        context.streams.finished.clear()
+        self._sweep(reusable)
         for task in reusable.tasks:
             self._durable.add(task.task)
             self._add(task, reused=True)
@@ -319,33 +315,26 @@ class _Pass1:
         for task in self._tasks.reused:
             self._add(task)
         self._check_guess()
-        bad = dict(self._tasks.bad)
-        for task in self._finished.values():
-            bad |= {counts.piece.shard: counts.error for counts in task.pieces if counts.error}
-        if bad and not self._context.options.skip_bad_shards:
-            raise BadShardsError([error for _, error in sorted(bad.items())])
-        removed = self._removed(bad, reusable.merged)
-        self._durable -= {
-            number
-            for number, task in self._finished.items()
-            if any(counts.piece.shard in bad for counts in task.pieces)
-        }
-        self._finished = {number: task.without(bad) for number, task in self._finished.items()}
-        self._check_records(bad)
-        self._settle_target()
-        self._context.progress.finish()
+        pieces = [counts for task in self._finished for counts in task.pieces]
+        errors = {counts.piece.shard: counts.error for counts in pieces if counts.error}
+        bad = dict(sorted((self._tasks.bad | errors).items()))
+        if bad and not context.options.skip_bad_shards:
+            raise BadShardsError(list(bad.values()))
+        lost = {task.task for task in self._finished if not task.shards.isdisjoint(bad)}
+        finished = [task.without(bad) for task in self._finished]
+        results = (*self._base.tasks, *finished)
+        decompressed = self._base.decompressed | self._tasks.decompressed
+        self._check_records(results, bad)
+        self._settle_target(results)
+        context.progress.finish()
         self._report_marks()
         return SortedShards(
-            results=(*self._base.tasks, *self._finished.values()),
-            durable=frozenset(self._durable),
+            results=results,
+            durable=frozenset(self._durable - lost),
             merged=tuple(reusable.merged),
             skipped=bad,
-            removed=removed,
-            decompressed={
-                shard: stats
-                for shard, stats in (self._base.decompressed | self._tasks.decompressed).items()
-                if shard not in bad
-            },
+            removed=tuple(counts.piece.number for counts in pieces if counts.piece.shard in bad),
+            decompressed={shard: read for shard, read in decompressed.items() if shard not in bad},
             sample=self._sample,
         )
 
@@ -368,52 +357,50 @@ class _Pass1:
             self._context.progress.finish()
             raise WrongTargetError(NEWEST_SCHEMA)
 
-    def _check_records(self, bad: Mapping[int, ShardError]) -> None:
+    def _check_records(self, results: Sequence[SortResult], bad: Mapping[int, ShardError]) -> None:
         """Refuse to make a corpus without records, before pass 2."""
         context = self._context
-        results = [*self._base.tasks, *self._finished.values()]
-        if context.options.allow_empty:
-            return
         pieces = [counts for result in results for counts in result.pieces]
-        if any(
+        if context.options.allow_empty or any(
             counts.lines > counts.blank + counts.rejected + counts.filtered for counts in pieces
         ):
             return
         context.progress.finish()
         if self._shards and len(bad) == len(self._shards):
-            raise BadShardsError([error for _, error in sorted(bad.items())])
+            raise BadShardsError(list(bad.values()))
         lines = count_lines(results, context.engine)
-        if context.options.filters and (
-            not self._shards or any(counts.filtered for counts in pieces)
-        ):
-            check_fields(self._shards, context.options.filters.where, nothing_matches=True)
+        filters = context.options.filters
+        if filters and (not self._shards or any(counts.filtered for counts in pieces)):
+            check_fields(self._shards, filters.where, nothing_matches=True)
             names = {
                 "evaluations": lines.evaluations,
                 "metrics": lines.metrics,
                 "models": lines.models,
             }
-            raise nothing_matches(context.options.filters, names, lines.similar)
+            raise nothing_matches(filters, names, lines.similar)
         total = sum(counts.lines for counts in pieces)
         rejected = sum(counts.rejected for counts in pieces)
         raise NothingValidError(
             utf8(self._shards[0].path), total, rejected, lines.codes.most_common()
         )
 
-    def _settle_target(self) -> None:
-        """Start again if all records are of the default version, and the target is another."""
+    def _settle_target(self, results: Sequence[SortResult]) -> None:
+        """Start again if all records are of the default version, and the target is another.
+
+        Else streams are not read again, unless kept work turns out to be damaged.
+        """
         context = self._context
-        is_newer_version = self._base.is_newer_version or any(
-            task.is_newer_version for task in self._finished.values()
-        )
+        is_newer_version = any(result.is_newer_version for result in results)
         if self._target_is_guess and context.target is not DEFAULT_SCHEMA and not is_newer_version:
             context.progress.finish()
             raise WrongTargetError(DEFAULT_SCHEMA)
         self._release_streams()
 
     def _release_streams(self) -> None:
-        storage_of(self._context.output.work).remove(*self._context.streams.release())
+        if not self._base.files:
+            storage_of(self._context.output.work).remove(*self._context.streams.release())
 
-    def _sweep(self, reusable: set[str], count: int) -> None:
+    def _sweep(self, reusable: Reusable) -> None:
         """Remove files of an interrupted run that are not reusable.
 
         Parts and their files are checked later.
@@ -422,16 +409,18 @@ class _Pass1:
         entries = context.journal.take()
         parts = [entry for entry in entries if isinstance(entry, Part)]
         kept = {file.path for part in parts for file in (*part.made, *part.files)}
-        kept.update(context.journal.files)
-        context.output.sweep(reusable | kept | self._base.files | context.streams.files())
-        if count and context.is_first:  # a further attempt reuses what the run itself has finished
+        kept.update(context.journal.files, reusable.files(), self._base.files)
+        context.output.sweep(kept | context.streams.files)
+        finished = len(reusable.tasks) + len(reusable.chunks)
+        if finished and context.is_first:  # a further attempt reuses what the run has finished
             of = sum(isinstance(entry, SortResult) for entry in entries)
             context.notice(
-                f"resuming an interrupted run: {count:,} of its {of:,} finished tasks are reused"
+                f"resuming an interrupted run: {finished:,} of its {of:,} finished tasks are reused"
             )
 
     def _sort(self, tasks: Iterable[SortTask]) -> None:
         """Run tasks, and write those that succeed to the journal."""
+        context = self._context
 
         def started() -> Iterator[SortTask]:
             for task in tasks:
@@ -439,42 +428,33 @@ class _Pass1:
                     return  # the run starts again; tasks that run already end first
                 yield (task if self._keeps_fences else replace(task, most_fences=FEW_FENCES))
 
-        for _, result in self._context.engine.run(sort_pieces, started()):
-            self._context.output.check()
+        for _, result in context.engine.run(sort_pieces, started()):
+            context.output.check()
             pieces = [counts.piece for counts in result.pieces]
-            chunks = [piece.slice.shard.path for piece in pieces if piece.temporary]
-            storage_of(self._context.output.work).remove(*self._context.streams.finish(chunks))
-            failed = any(counts.error for counts in result.pieces)
-            stream = any(piece.slice.shard.stream for piece in pieces)
-            if (
-                not stream
-                and not failed
-                and self._context.journal.add(result)
-                and not pieces[0].temporary
-            ):
+            chunks = {piece.slice.shard.path for piece in pieces if piece.temporary}
+            context.streams.finished |= chunks
+            storage_of(context.output.work).remove(*(chunks - context.streams.files))
+            has_failed = any(counts.error for counts in result.pieces)
+            is_stream = any(piece.slice.shard.stream for piece in pieces)
+            if not is_stream and not has_failed and context.journal.add(result) and not chunks:
                 self._durable.add(result.task)
             self._add(result)
 
     def _add(self, result: SortResult, *, reused: bool = False) -> None:
         self._is_newer_version = self._is_newer_version or result.is_newer_version
-        if (
-            result.is_newer_version
-            and not self._is_refuted
-            and not self._context.options.skip_bad_shards
-        ):
-            self._release_streams()  # the newest version is certain
+        is_certain = result.is_newer_version and not self._is_refuted
+        if is_certain and not self._context.options.skip_bad_shards:
+            self._release_streams()
         for run in result.runs:
             self._sample.add(run.fences, run.data_bytes)
-        files = tuple(
-            file for file in result.files if file.path in (result.rejects, result.statistics)
-        )
-        self._finished[result.task] = replace(result, files=files)
+        own = (result.rejects, result.statistics)
+        files = tuple(file for file in result.files if file.path in own)
+        self._finished.append(replace(result, files=files))
         had_fences = self._keeps_fences
         self._runs += len(result.runs)
         if not self._keeps_fences:
-            for number in list(self._finished) if had_fences else [result.task]:
-                runs = tuple(replace(run, fences=[]) for run in self._finished[number].runs)
-                self._finished[number] = replace(self._finished[number], runs=runs)
+            first = 0 if had_fences else -1
+            self._finished[first:] = map(_without_fences, self._finished[first:])
         self._tasks.learn_from(result)
         progress = self._context.progress
         progress.expect(self._tasks.text.total)
@@ -485,31 +465,14 @@ class _Pass1:
             lines = sum(counts.lines for counts in result.pieces)
             progress.advance(text, lines, sum(counts.rejected for counts in result.pieces))
 
-    def _removed(
-        self, bad: Container[int], merged: Iterable[MergedRun]
-    ) -> dict[str, tuple[int, ...]]:
-        """The pieces of bad shards in each run: a shard counts as a whole or not at all."""
-        pieces = {
-            number: [counts.piece.number for counts in task.pieces if counts.piece.shard in bad]
-            for number, task in self._finished.items()
-        }
-        runs = [
-            (run.path, [number]) for number, task in self._finished.items() for run in task.runs
-        ]
-        runs += [(merge.run.path, merge.tasks) for merge in merged]
-        found = (
-            (path, tuple(piece for number in tasks for piece in pieces[number]))
-            for path, tasks in runs
-        )
-        return {path: numbers for path, numbers in found if numbers}
-
     def _report_marks(self) -> None:
-        read = [
-            (counts.piece.shard, counts.read)
-            for task in self._finished.values()
-            for counts in task.pieces
-        ]
-        marked = {shard for shard, stats in [*read, *self._tasks.decompressed.items()] if stats.bom}
+        marked = {shard for shard, stats in self._tasks.decompressed.items() if stats.bom}
+        for task in self._finished:
+            marked.update(counts.piece.shard for counts in task.pieces if counts.read.bom)
         for shard in sorted(marked):
             path = utf8(self._shards[shard].path)
             self._context.notice(f"{path} begins with a byte order mark, which was skipped")
+
+
+def _without_fences(result: SortResult) -> SortResult:
+    return replace(result, runs=tuple(replace(run, fences=[]) for run in result.runs))

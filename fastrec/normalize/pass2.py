@@ -28,7 +28,7 @@ from contextlib import ExitStack
 from functools import lru_cache
 from itertools import accumulate, chain, groupby, pairwise
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -90,6 +90,13 @@ _piece_and_line = itemgetter(Column.SOURCE, Column.LINE)
 Locations = Mapping[int, tuple[int, str, int]]
 
 
+class Superseded(NamedTuple):
+    """Records of a part that lose against others, which may be in other parts."""
+
+    runs: Sequence[RunSlice] = ()  # others are equal but for their run
+    keys: Sequence[RunSlice] = ()  # other keys of the same identity
+
+
 class PartTask(msgspec.Struct, frozen=True):
     number: int
     fingerprint: str
@@ -111,10 +118,8 @@ class PartTask(msgspec.Struct, frozen=True):
     repeats: Choice
     is_kept: bool  # whether the next run may build on the part
     locations: str  # path of the locations of all pieces; empty if they are not needed
-    # Records superseded by others that are equal but for their run.
-    superseded_runs: Sequence[RunSlice] = ()
-    superseded: Sequence[RunSlice] = ()  # keys superseded by other keys of the same identity
-    superseded_hashes: tuple[str, str] = ("", "")  # fingerprints of both
+    superseded: Superseded
+    superseded_hashes: tuple[str, ...]  # fingerprints of both kinds
     sources: str = ""  # path of the sources of the records; empty if they are not tracked
     # Part of a trusted corpus that should have the same text, and the 128-bit xxh3 of its file.
     copied: tuple[Shard, str] | None = None
@@ -239,16 +244,35 @@ class _Step:
         return part
 
 
+class _Batch(msgspec.Struct):
+    """Records that wait to be split and counted: many at a time take less time."""
+
+    keys: list[bytes] = []
+    rows: list[Any] = []
+    sizes: list[int] = []
+    fingerprints: list[int] = []
+
+
 class _PartWriter(_Step):
-    """Writes the records that are left, counts them, and makes the part."""
+    """Writes the records that are left, counts them, and makes the part.
+
+    If a part of the base has grown, only records of new pieces are added to its tally. A record
+    that old pieces have, too, has the number of one of these.
+    """
 
     def __init__(self, task: PartTask, files: ExitStack) -> None:
         self._task = task
         self._columns = None if task.is_copy else ColumnsBuilder(task.schema_label)
-        self._kept = _Records(
-            task.sort_fields, columns=self._columns, grown=task.grown, first_new=task.first_new
-        )
-        self.lines = self._kept.counts.lines
+        self._split = column_splitter(task.sort_fields)
+        self._batch = _Batch()
+        self._keys = KeyColumns()
+        self._outcomes: list[Outcome] = []
+        self._counts = PartCounts()
+        self._old = 0  # records of the grown part that are to come
+        if task.grown:
+            self._counts.tally = read_part_counts([task.grown.statistics_prefix]).tally
+            self._old = task.grown.records
+        self.lines = self._counts.lines
         self.contradictions: dict[tuple[bytes, ...], list[int | None]] = {}
         self.seen: KeyColumns | None = None  # the keys before contradictions were resolved
         self._first = b""
@@ -264,28 +288,53 @@ class _PartWriter(_Step):
         window = records.window
         if not window.keys:
             return
-        self._kept.add(window)
+        batch = self._batch
+        batch.keys += window.keys
+        batch.rows += window.rows
+        batch.sizes += map(len, window.texts)
+        batch.fingerprints += window.fingerprints
+        if self._columns:
+            self._columns.add_metadata(window.texts)
+        if len(batch.keys) >= _BATCH:
+            self._count()
         lines = self.lines
         lines.kept.update(map(_piece_of, window.rows))
         for index, origins in window.origins.items():
-            lines.kept[window.rows[index][Column.SOURCE]] -= 1
+            lines.kept[_piece_of(window.rows[index])] -= 1
             lines.shared[tuple((number, count) for number, _, count in origins)] += 1
         self._first = self._first or window.keys[0]
         self._last = window.keys[-1]
         self._writer.write(window.texts)
 
+    def _count(self) -> None:
+        batch = self._batch
+        rows = batch.rows
+        keys = self._split(batch.keys)
+        self._batch = _Batch()
+        self._keys += keys
+        self._outcomes += map(outcome_of, rows)
+        if self._columns:
+            self._columns.add(keys, rows, batch.sizes, batch.fingerprints)
+        if self._task.grown:
+            new = [at for at, row in enumerate(rows) if _piece_of(row) >= self._task.first_new]
+            self._old -= len(rows) - len(new)
+            keys = self._split([batch.keys[at] for at in new])
+            rows = [rows[at] for at in new]
+        self._counts.tally.add(keys, rows)
+
     def end(self) -> None:
+        self._count()
+        if self._old:
+            raise _NotGrownError
         self._written = self._writer.finish()
 
     def part(self) -> Part:
         task = self._task
-        keys = self._kept.keys()
-        outcomes = self._kept.outcomes
         files = write_statistics(
             task.statistics_prefix,
-            self._kept.counts,
-            keys,
-            outcomes,
+            self._counts,
+            self._keys,
+            self._outcomes,
             self.contradictions,
             seen=self.seen,
             compressed=task.is_kept,
@@ -295,14 +344,14 @@ class _PartWriter(_Step):
             fingerprint=task.fingerprint,
             low=task.low,
             written=self._written,
-            records=len(outcomes),
+            records=len(self._outcomes),
             first=self._first,
             last=self._last,
             files=tuple(files),
             path=task.path,
             statistics_prefix=task.statistics_prefix,
             superseded=task.superseded_hashes,
-            columns=self._write_columns() if outcomes else None,
+            columns=self._write_columns() if self._outcomes else None,
         )
 
     def _write_columns(self) -> FileDigest:
@@ -339,84 +388,6 @@ class _ContradictionFinder(_Step):
             self._sink.contradictions[tuple(self._split(key))] = numbers
 
 
-class _Records:
-    """What statistics need of the records of a part.
-
-    Many at a time are split and tallied, which is faster.
-    """
-
-    def __init__(
-        self,
-        sort_fields: tuple[str, ...],
-        *,
-        with_counts: bool = True,
-        columns: ColumnsBuilder | None = None,
-        grown: Part | None = None,
-        first_new: int = 0,
-    ) -> None:
-        """If a part has `grown`, only records of pieces from `first_new` on are added to its tally.
-
-        A record that old pieces have, too, has the number of one of these.
-        """
-        self._with_counts = with_counts
-        self._columns = columns
-        self._split = column_splitter(sort_fields)
-        self._waiting_keys: list[bytes] = []
-        self._waiting_rows: list[Any] = []
-        self._waiting_sizes: list[int] = []
-        self._waiting_fingerprints: list[int] = []
-        self._keys = KeyColumns()
-        self.counts = (
-            PartCounts(read_part_counts([grown.statistics_prefix]).tally) if grown else PartCounts()
-        )
-        self._grown = grown
-        self._first_new = first_new
-        self._old = grown.records if grown else 0  # records of the grown part that are to come
-        self.outcomes: list[Outcome] = []
-
-    def add(self, window: Window) -> None:
-        self._waiting_keys += window.keys
-        if self._with_counts:
-            self.outcomes += map(outcome_of, window.rows)
-            self._waiting_rows += window.rows
-        if self._columns:
-            self._columns.add_metadata(window.texts)
-            self._waiting_sizes += map(len, window.texts)
-            self._waiting_fingerprints += window.fingerprints
-        if len(self._waiting_keys) >= _BATCH:
-            self._add_waiting()
-
-    def keys(self) -> KeyColumns:
-        self._add_waiting()
-        if self._old:
-            raise _NotGrownError
-        return self._keys
-
-    def _add_waiting(self) -> None:
-        fields = self._split(self._waiting_keys)
-        if self._columns:
-            self._columns.add(
-                fields, self._waiting_rows, self._waiting_sizes, self._waiting_fingerprints
-            )
-        if self._with_counts:
-            self._count(fields)
-        self._keys += fields
-        self._waiting_keys = []
-        self._waiting_rows = []
-        self._waiting_sizes = []
-        self._waiting_fingerprints = []
-
-    def _count(self, fields: KeyColumns) -> None:
-        """Add the waiting records to the tally; only new ones if a part of the base has grown."""
-        rows = self._waiting_rows
-        if self._grown:
-            new = [at for at, row in enumerate(rows) if row[Column.SOURCE] >= self._first_new]
-            self._old -= len(rows) - len(new)
-            fields = self._split([self._waiting_keys[at] for at in new])
-            rows = [rows[at] for at in new]
-        self.counts.tally.add(fields, rows)
-
-
 def _select(window: Window, records: Sequence[int]) -> Window:
     if len(records) == len(window.keys):
         return window
@@ -448,7 +419,7 @@ class _SameRunFilter(_Step):
 
     def __init__(self, task: PartTask, sink: _PartWriter) -> None:
         self._task = task
-        self._superseded = frozenset(superseded_in(task.superseded_runs, task.low, task.high))
+        self._superseded = frozenset(superseded_in(task.superseded.runs, task.low, task.high))
         self._bodies: list[tuple[bytes, bytes]] = []  # the digest of each body, and its key
         self._duplicates = sink.lines.duplicates
 
@@ -480,10 +451,11 @@ class _Resolver(_Step):
     """Leaves out contradictions and repeats of a part, and collects them."""
 
     def __init__(self, task: PartTask, sink: _PartWriter) -> None:
-        superseded = superseded_in(task.superseded, task.low, task.high)
+        superseded = superseded_in(task.superseded.keys, task.low, task.high)
         self._task = task
         self._sink = sink
-        self._seen = _Records(task.sort_fields, with_counts=False)
+        self._split = column_splitter(task.sort_fields)
+        self._seen = KeyColumns()
         self._superseded = frozenset(key for key, _ in superseded)
         self._locations: Locations = {}
         self._left_out: list[RejectedLine] = []
@@ -492,7 +464,7 @@ class _Resolver(_Step):
 
     def add(self, records: _Selection) -> None:
         window = records.window
-        self._seen.add(window)
+        self._seen += self._split(window.keys)
         keys = window.keys
         if not window.groups and self._superseded.isdisjoint(keys):
             return
@@ -519,7 +491,7 @@ class _Resolver(_Step):
         lines = self._sink.lines
         lines.left_out = self._by_piece
         lines.duplicates.update(self._duplicates)
-        self._sink.seen = self._seen.keys()
+        self._sink.seen = self._seen
 
     def complete(self, part: Part) -> Part:
         self._left_out.sort(key=lambda record: (record.source, record.line))

@@ -32,7 +32,7 @@ from fastrec.corpus.part_records import open_part
 from fastrec.engine.base import collector_off
 from fastrec.limits import current_limits
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.kept import Base, slices_of_part
+from fastrec.normalize.kept import Base, positions_in, slices_of_part
 from fastrec.normalize.pass1 import release_buffer
 from fastrec.normalize.pass1_driver import SortedShards
 from fastrec.normalize.results import MergedRun, Part
@@ -47,7 +47,6 @@ from fastrec.sorting.cuts import (
 )
 from fastrec.sorting.files import ViewsWriter, read_blocks, write_blocks
 from fastrec.sorting.gather import (
-    Fences,
     RunSlice,
     Window,
     gather,
@@ -68,31 +67,39 @@ Range = tuple[bytes | None, bytes | None]
 
 class Plan(msgspec.Struct, frozen=True):
     runs: list[Run]  # that parts are made from
-    fences: Fences
     ranges: list[Range]
     # by number of a range, the part of the base that has the same records
     unchanged: dict[int, Part]
     regions: list[bytes]
-    removed: dict[str, tuple[int, ...]]  # by path of a run, pieces whose records do not count
+    removed: tuple[int, ...]  # pieces whose records do not count
     base: Base
     is_large: bool  # whether the page cache cannot hold all runs
 
     def slices(self, number: int) -> list[RunSlice]:
+        return self.run_slices(number) + self.base_slices(number)
+
+    def run_slices(self, number: int) -> list[RunSlice]:
         low, high = self.ranges[number]
-        first, last = _positions(self.regions, low, high)
-        found: list[RunSlice] = []
-        for run, places in zip(self.runs, self.fences.places(low, high), strict=True):
+        first, last = positions_in(self.regions, low, high)
+        slices: list[RunSlice] = []
+        for run in self.runs:
             merged = run.bounds
-            piece = slice_merged(run, first, last) if merged else slice_run(run, low, high, places)
+            piece = slice_merged(run, first, last) if merged else slice_run(run, low, high)
             if piece:
-                removed = self.removed.get(run.path)
-                found.append(replace(piece, removed=removed) if removed else piece)
+                slices.append(replace(piece, removed=self.removed) if self.removed else piece)
+        return slices
+
+    def base_slices(self, number: int) -> list[RunSlice]:
         base = self.base
-        first, last = _positions(base.cuts, low, high)
-        for part in range(first, last + 1 if base.parts else 0):
-            if base.overlaps(part, low, high):
-                found += slices_of_part(base.parts[part], base.removed(part))
-        return found
+        return [
+            run_slice
+            for part in base.overlapping(*self.ranges[number])
+            for run_slice in slices_of_part(base.parts[part], base.removed(part))
+        ]
+
+    def part_of(self, number: int) -> int:
+        """The part of the base in which a range begins."""
+        return positions_in(self.base.cuts, *self.ranges[number])[0]
 
     def grown(self, number: int) -> Part | None:
         """The part of the base that has all records of a range but new ones.
@@ -100,22 +107,12 @@ class Plan(msgspec.Struct, frozen=True):
         None if there is none.
         """
         base = self.base
-        (low, high) = self.ranges[number]
-        first, last = _positions(base.cuts, low, high)
-        found = [
-            part
-            for part in range(first, min(last + 1, len(base.parts)))
-            if base.overlaps(part, low, high)
-        ]
-        if len(found) != 1 or not base.is_within(found[0], low, high) or base.removed(found[0]):
+        parts = base.overlapping(*self.ranges[number])
+        if len(parts) != 1:
             return None
-        return base.parts[found[0]]
-
-
-def _positions(cuts: Sequence[bytes], low: bytes | None, high: bytes | None) -> tuple[int, int]:
-    """The first and the last of the ranges between cuts that overlap another range of keys."""
-    first = 0 if low is None else bisect_right(cuts, low)
-    return first, len(cuts) if high is None else bisect_left(cuts, high)
+        [part] = parts
+        is_grown = base.is_within(part, *self.ranges[number]) and not base.removed(part)
+        return base.parts[part] if is_grown else None
 
 
 def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> Plan:
@@ -127,12 +124,11 @@ def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> 
     also = [*base.cuts, *_gaps(sorted_shards, base, context.sort_fields)]
     regions = sorted_shards.sample.cuts(text, region_bytes, also=also)
     runs = _Rounds(context, sorted_shards).merge(regions)
-    fences = Fences(runs)
     is_large = 2 * text > _memory()
 
     def plan(cuts: Sequence[bytes], unchanged: dict[int, Part]) -> Plan:
         ranges = list(pairwise([None, *cuts, None])) if has_runs or base.parts else []
-        return Plan(runs, fences, ranges, unchanged, regions, sorted_shards.removed, base, is_large)
+        return Plan(runs, ranges, unchanged, regions, sorted_shards.removed, base, is_large)
 
     if not has_runs and not base.gone:
         return plan(base.cuts, dict(enumerate(base.parts)))
@@ -166,7 +162,8 @@ def _gaps(sorted_shards: SortedShards, base: Base, sort_fields: Sequence[str]) -
     ]
     if not new:
         return []
-    low, high = min(counts.first for counts in new), max(counts.last for counts in new)
+    low = min(counts.first for counts in new)
+    high = max(counts.last for counts in new)
     return base.gaps(low, high, prefix_maker(sort_fields[:1]))
 
 
@@ -249,7 +246,7 @@ class _Rounds(msgspec.Struct):
         tasks = (
             MergeTask(
                 number,
-                [self._whole(merge.run) for merge in group],
+                [replace(whole_run(merge.run), removed=self._sorted.removed) for merge in group],
                 context.output.work,
                 regions,
                 window_bytes,
@@ -262,9 +259,6 @@ class _Rounds(msgspec.Struct):
             done[number] = self._replace(run, grouped[number], regions_hash)
             context.progress.advance(run.data_bytes, run.records, 0)
         return [merged for _, merged in sorted(done.items())]
-
-    def _whole(self, run: Run) -> RunSlice:
-        return replace(whole_run(run), removed=self._sorted.removed.get(run.path, ()))
 
     def _replace(self, run: Run, group: list[MergedRun], regions_hash: str) -> MergedRun:
         """Write a merged run to the journal, and remove the runs that it replaces."""
@@ -376,38 +370,33 @@ def _plan_cuts(context: RunContext, planned: Plan) -> Plan:
     regions = [found[number] for number in range(len(found))]
     for number, region in enumerate(regions):
         if region.is_unchanged:
-            part = base.parts[_part_of(planned, number)]
+            part = base.parts[planned.part_of(number)]
             regions[number] = Region(part.border, part.borders, is_unchanged=True)
     lasts: dict[int, bytes] = {}
     cuts = choose_cuts(_borders(regions, lasts), context.options.part_size, context.sort_fields)
     unchanged = {
-        new: base.parts[_part_of(planned, number)]
-        for number, new in _unchanged(regions, lasts, cuts)
+        new: base.parts[planned.part_of(number)] for number, new in _unchanged(regions, lasts, cuts)
     }
     return replace(planned, ranges=list(pairwise([None, *cuts, None])), unchanged=unchanged)
-
-
-def _part_of(planned: Plan, number: int) -> int:
-    low, _ = planned.ranges[number]
-    return 0 if low is None else bisect_right(planned.base.cuts, low)
 
 
 def _region_task(context: RunContext, planned: Plan, number: int) -> RegionTask:
     base = planned.base
     region = planned.ranges[number]
-    slices = planned.slices(number)
-    at = _part_of(planned, number)
+    slices = planned.run_slices(number)
+    base_slices = planned.base_slices(number)
+    at = planned.part_of(number)
     is_whole = bool(base.parts) and base.is_within(at, *region)
     return RegionTask(
         low=region[0],
         high=region[1],
-        slices=[piece for piece in slices if piece.is_input or not piece.is_part],
-        base=[piece for piece in slices if piece.is_part and not piece.is_input],
+        slices=slices,
+        base=base_slices,
         statistics_prefix=base.parts[at].statistics_prefix if is_whole else "",
         removed=base.removed(at) if is_whole else (),
         path=context.output.working(f"borders-{number:05d}"),
         sort_fields=context.sort_fields,
-        window_bytes=context.options.window_for(len(slices)),
+        window_bytes=context.options.window_for(len(slices) + len(base_slices)),
     )
 
 

@@ -100,6 +100,10 @@ class SortResult(msgspec.Struct, frozen=True, tag="task"):
     def numbers(self) -> list[int]:
         return [counts.piece.number for counts in self.pieces]
 
+    @property
+    def shards(self) -> set[int]:
+        return {counts.piece.shard for counts in self.pieces}
+
     def without(self, shards: Container[int]) -> SortResult:
         pieces = tuple(counts for counts in self.pieces if counts.piece.shard not in shards)
         return replace(self, pieces=pieces)
@@ -142,7 +146,7 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     left_out: dict[str, int] = {}  # records that options left out, by code
     # Fingerprints of the superseded records that it leaves out, because of other runs, and because
     # of other repeats.
-    superseded: tuple[str, str] = ("", "")
+    superseded: tuple[str, ...] = ()
     # Fingerprint of the names of the pieces of input that its left-out records come from.
     names: str = ""
     # Size of its index, the file `statistics_prefix` + `-index`; 0 if work is not kept.
@@ -169,7 +173,7 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
         files = (*(self.made if self.records else ()), *self.files, self.census)
         return [file for file in files if file]
 
-    def at(self, path: str, columns: str, sources: str) -> Part:
+    def at(self, path: str, columns: str, sources: str = "") -> Part:
         """The same part with its files at other paths."""
         return replace(
             self,

@@ -10,6 +10,7 @@ Finished tasks are in a journal, from which the next run resumes if this one is 
 """
 
 import contextlib
+import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -296,9 +297,10 @@ def run_attempts(
     targets = TARGETS.values() if is_guess else [options.target]
     settings = {target.name: options.settings_of(target) for target in targets}
     target = _first_target(shards, options, output, kept, settings)
-    streams = Streams(kept=is_guess and any(shard.stream for shard in shards))
+    may_start_again = is_guess or isinstance(kept, Kept)
+    streams = Streams(kept=may_start_again and any(shard.stream for shard in shards))
     started_at = time.time_ns()
-    say = _once(notice)
+    say = functools.cache(notice)  # a further attempt does not repeat a notice
     is_first = True
     is_settled = False
     with engine:
@@ -343,18 +345,6 @@ def run_attempts(
                     if exc.path not in base.files:
                         raise
                     kept = str(exc)
-
-
-def _once(notice: Callable[[str], None]) -> Callable[[str], None]:
-    """Give each notice once: a further attempt does not repeat it."""
-    said: set[str] = set()
-
-    def say(message: str) -> None:
-        if message not in said:
-            said.add(message)
-            notice(message)
-
-    return say
 
 
 def _first_target(

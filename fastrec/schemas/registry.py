@@ -72,7 +72,8 @@ def version_of(value: Any, is_valid: Callable[[Any, Schema], bool]) -> Schema | 
 
 def closest_version(value: Any) -> Schema:
     record = value if isinstance(value, dict) else {}
-    label = given if isinstance(given := record.get("schema_version"), str) else ""
+    label = record.get("schema_version")
+    label = label if isinstance(label, str) else ""
     has_lists = any(isinstance(text, list) for text in _texts(record))
     earliest = V0_2_0_RELEASED if has_lists else V0_2_0
     if "interactions" in record and record.get("messages") is None:
@@ -88,37 +89,37 @@ def closest_version(value: Any) -> Schema:
     return V0_2_1 if label in V0_2_1.labels else V0_3_0
 
 
+def _object(record: dict[str, Any], name: str) -> dict[str, Any]:
+    """A field that should be an object; an empty one if it is not."""
+    part = record.get(name)
+    return part if isinstance(part, dict) else {}
+
+
 def _texts(record: dict[str, Any]) -> list[Any]:
-    asked = record.get("input")
-    output = record.get("output")
-    texts = [asked.get("reference")] if isinstance(asked, dict) else []
-    if isinstance(output, dict):
-        texts += [output.get("raw"), output.get("reasoning_trace")]
-    return texts
+    output = _object(record, "output")
+    return [
+        _object(record, "input").get("reference"),
+        output.get("raw"),
+        output.get("reasoning_trace"),
+    ]
 
 
 def _has_old_spelling(record: dict[str, Any]) -> bool:
     """Whether a value is spelled as only the versions 0.2.0 spell it."""
-    evaluation = record.get("evaluation")
-    score = evaluation.get("score") if isinstance(evaluation, dict) else None
     sample_id = record.get("sample_id")
     return (
         any(isinstance(text, str) for text in _texts(record))
         or (isinstance(sample_id, (int, float)) and not isinstance(sample_id, bool))
-        or isinstance(score, bool)
+        or isinstance(_object(record, "evaluation").get("score"), bool)
     )
 
 
 def _has_new_nulls(record: dict[str, Any]) -> bool:
     """Whether a field is null that only later versions allow to be null."""
-    parts = {
-        name: part if isinstance(part := record.get(name), dict) else {}
-        for name in ("input", "evaluation")
-    }
     places = (
         (record, ("sample_hash", "metadata")),
-        (parts["input"], ("formatted", "choices")),
-        (parts["evaluation"], ("num_turns", "tool_calls_count")),
+        (_object(record, "input"), ("formatted", "choices")),
+        (_object(record, "evaluation"), ("num_turns", "tool_calls_count")),
     )
     return any(name in part and part[name] is None for part, names in places for name in names)
 

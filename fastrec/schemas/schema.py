@@ -22,6 +22,7 @@ from typing import (
     Any,
     NamedTuple,
     NewType,
+    TypeAlias,
     TypeVar,
     Union,
     get_args,
@@ -29,7 +30,7 @@ from typing import (
 )
 
 import msgspec
-from msgspec import UNSET, Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from fastrec.build import package
 from fastrec.schemas.hashes import LIST_HASHES, TEXT_HASHES, Hash
@@ -58,6 +59,9 @@ else:
 Count = Annotated[int, Meta(ge=0)]
 PositiveCount = Annotated[int, Meta(ge=1)]
 Milliseconds = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
+
+_Value = TypeVar("_Value")
+Nullable: TypeAlias = _Value | UnsetType | None  # the type of an optional field that may be null
 
 
 class Base(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -152,8 +156,7 @@ def build(struct: type[AnyStruct], value: dict[str, Any]) -> AnyStruct:
 
     Keys without a field are left out.
     """
-    record = _build(shape_of(struct), value)
-    assert isinstance(record, struct)
+    record: AnyStruct = _build(shape_of(struct), value)
     return record
 
 
@@ -318,13 +321,6 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     @cached_property
     def drop_nulls(self) -> Callable[[Any], int]:
         return compile_drop_nulls(self.shape)
-
-    @cached_property
-    def rules_by_type(self) -> dict[str, dict[str, Rule]]:
-        types = {kind for rule in self.rules for kind in rule.types}
-        return {
-            kind: {rule.field: rule for rule in self.rules if kind in rule.types} for kind in types
-        }
 
 
 def compile_follows_rules(rules: Sequence[Rule]) -> Callable[[Any], bool]:

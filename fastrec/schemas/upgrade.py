@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from fastrec.errors import UsageError
 from fastrec.schemas.schema import Schema, Shape, build, compile_function
 from fastrec.schemas.v0_3_0 import SCHEMA as NEWEST
 from fastrec.schemas.v0_3_0 import (
@@ -39,21 +40,22 @@ from fastrec.schemas.widen import widen
 _DETAILS = "additional_details"
 
 
-def _spell_long_integer(value: Any) -> msgspec.Raw:
-    """Encode an integer that the parser keeps by its digits.
+def spell_other(value: Any) -> msgspec.Raw:
+    """Encode long integers, which msgspec does not know, by the digits that the parser keeps."""
+    if isinstance(value, int):
+        return msgspec.Raw(repr(value).encode())
+    raise UsageError(
+        f"a record can only hold JSON values, found one of type {type(value).__name__}"
+    )
 
-    Python prints no more than 4,300 of them.
-    """
-    assert isinstance(value, int)
-    return msgspec.Raw(repr(value).encode())
 
-
-_encode = msgspec.json.Encoder(enc_hook=_spell_long_integer, order="deterministic").encode
+# keys by code point
+format_sorted = msgspec.json.Encoder(enc_hook=spell_other, order="deterministic").encode
 
 
 def as_text(value: Any) -> str:
     """Spell a value as JSON text; a string stays as it is."""
-    return value if isinstance(value, str) else _encode(value).decode()
+    return value if isinstance(value, str) else format_sorted(value).decode()
 
 
 def upgrade_value(value: dict[str, Any], schema: Schema) -> tuple[dict[str, Any], list[str]]:
@@ -71,11 +73,14 @@ def upgrade_value(value: dict[str, Any], schema: Schema) -> tuple[dict[str, Any]
     record, codes = _upgrade(build(schema.record, value), schema, moved, details)
     known = {key: child for key, child in value.items() if key in fields}
     known[NEWEST.turns_field] = known.pop(schema.turns_field, None)
-    return without_nulls(_value_of(record, known, NEWEST.shape), NEWEST.shape), codes
+    return _value_of(record, known, NEWEST.shape), codes
 
 
 def _value_of(new: Any, old: Any, shape: Shape | None) -> Any:
-    """Turn Structs into dicts, with the unknown keys of the objects that they were made of."""
+    """Turn Structs into dicts, with the unknown keys of the objects that they were made of.
+
+    Nulls that mean the same as absence are left out.
+    """
     if shape is None or new is None:
         return new
     if isinstance(new, list):
@@ -84,24 +89,9 @@ def _value_of(new: Any, old: Any, shape: Shape | None) -> Any:
         key: _value_of(child, old.get(key), field.shape)
         for key, field in shape.fields.items()
         if (child := getattr(new, field.name)) is not UNSET
+        and not (child is None and field.drops_null)
     }
     return value | {key: child for key, child in old.items() if key not in shape.fields}
-
-
-def without_nulls(value: dict[str, Any], shape: Shape) -> dict[str, Any]:
-    """Leave out nulls that mean the same as absence."""
-    kept: dict[str, Any] = {}
-    for key, child in value.items():
-        field = shape.fields.get(key)
-        if child is None and field and field.drops_null:
-            continue
-        kept[key] = child
-        if field and field.shape:
-            if isinstance(child, list):
-                kept[key] = [without_nulls(item, field.shape) for item in child]
-            elif child is not None:
-                kept[key] = without_nulls(child, field.shape)
-    return kept
 
 
 def _look_at_turns(record: Any, field: str, found: set[str]) -> None:

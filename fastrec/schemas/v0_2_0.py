@@ -13,7 +13,16 @@ from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
-from fastrec.schemas.schema import Base, Count, Free, Milliseconds, PositiveCount, Schema, labels_of
+from fastrec.schemas.schema import (
+    Base,
+    Count,
+    Free,
+    Milliseconds,
+    Nullable,
+    PositiveCount,
+    Schema,
+    labels_of,
+)
 
 
 class Input(Base, kw_only=True):
@@ -25,7 +34,7 @@ class Input(Base, kw_only=True):
 
 class Output(Base, kw_only=True):
     raw: str
-    reasoning_trace: str | UnsetType | None = UNSET
+    reasoning_trace: Nullable[str] = UNSET
 
 
 class ToolCall(Base, kw_only=True):
@@ -37,9 +46,9 @@ class ToolCall(Base, kw_only=True):
 class Interaction(Base, kw_only=True):
     turn_idx: Count
     role: str
-    content: str | UnsetType | None = UNSET
-    reasoning_trace: str | UnsetType | None = UNSET
-    tool_calls: list[ToolCall] | UnsetType | None = UNSET
+    content: Nullable[str] = UNSET
+    reasoning_trace: Nullable[str] = UNSET
+    tool_calls: Nullable[list[ToolCall]] = UNSET
     tool_call_id: str | list[str] | UnsetType = UNSET
 
 
@@ -64,15 +73,15 @@ class TokenUsage(Base, kw_only=True):
     input_tokens: Count
     output_tokens: Count
     total_tokens: Count
-    input_tokens_cache_write: Count | UnsetType | None = UNSET
-    input_tokens_cache_read: Count | UnsetType | None = UNSET
-    reasoning_tokens: Count | UnsetType | None = UNSET
+    input_tokens_cache_write: Nullable[Count] = UNSET
+    input_tokens_cache_read: Nullable[Count] = UNSET
+    reasoning_tokens: Nullable[Count] = UNSET
 
 
 class Performance(Base, kw_only=True):
-    latency_ms: Milliseconds | UnsetType | None = UNSET
-    time_to_first_token_ms: Milliseconds | UnsetType | None = UNSET
-    generation_time_ms: Milliseconds | UnsetType | None = UNSET
+    latency_ms: Nullable[Milliseconds] = UNSET
+    time_to_first_token_ms: Nullable[Milliseconds] = UNSET
+    generation_time_ms: Nullable[Milliseconds] = UNSET
 
 
 class Record(Base, kw_only=True):
@@ -86,13 +95,13 @@ class Record(Base, kw_only=True):
     sample_hash: str | UnsetType = UNSET
     interaction_type: Literal["single_turn", "multi_turn", "agentic"]
     input: Input
-    output: Output | UnsetType | None = UNSET
-    interactions: list[Interaction] | UnsetType | None = UNSET
+    output: Nullable[Output] = UNSET
+    interactions: Nullable[list[Interaction]] = UNSET
     answer_attribution: list[AnswerAttribution]
     evaluation: Evaluation
-    token_usage: TokenUsage | UnsetType | None = UNSET
-    performance: Performance | UnsetType | None = UNSET
-    error: str | UnsetType | None = UNSET
+    token_usage: Nullable[TokenUsage] = UNSET
+    performance: Nullable[Performance] = UNSET
+    error: Nullable[str] = UNSET
     metadata: dict[str, Free] | UnsetType = UNSET
 
 
@@ -122,7 +131,7 @@ class ReleasedOutput(Output, kw_only=True):
 
 class ReleasedRecord(Record, kw_only=True):
     input: ReleasedInput
-    output: ReleasedOutput | UnsetType | None = UNSET
+    output: Nullable[ReleasedOutput] = UNSET
 
 
 _KNOWN = len(Record.__struct_fields__)

@@ -14,42 +14,42 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fastrec.schemas import v0_2_0
-from fastrec.schemas.schema import Base, Count, PositiveCount, Schema, labels_of
+from fastrec.schemas.schema import Base, Count, Nullable, PositiveCount, Schema, labels_of
 from fastrec.schemas.v0_2_0 import AnswerAttribution, TokenUsage
 
 
 class Input(Base, kw_only=True):
     raw: str
-    formatted: str | UnsetType | None = UNSET
+    formatted: Nullable[str] = UNSET
     reference: list[str]
-    choices: list[str] | UnsetType | None = UNSET
+    choices: Nullable[list[str]] = UNSET
 
 
 class Output(Base, kw_only=True):
     raw: list[str]
-    reasoning_trace: list[str] | UnsetType | None = UNSET
+    reasoning_trace: Nullable[list[str]] = UNSET
 
 
 class ToolCall(v0_2_0.ToolCall, kw_only=True):
-    arguments: dict[str, str] | UnsetType | None = UNSET  # type: ignore[assignment]
+    arguments: Nullable[dict[str, str]] = UNSET  # type: ignore[assignment]
 
 
 class Message(v0_2_0.Interaction, kw_only=True):
-    tool_calls: list[ToolCall] | UnsetType | None = UNSET  # type: ignore[assignment]
-    tool_call_id: list[str] | UnsetType | None = UNSET  # type: ignore[assignment]
+    tool_calls: Nullable[list[ToolCall]] = UNSET  # type: ignore[assignment]
+    tool_call_id: Nullable[list[str]] = UNSET  # type: ignore[assignment]
 
 
 class Evaluation(Base, kw_only=True):
     score: int | float
     is_correct: bool
-    num_turns: PositiveCount | UnsetType | None = UNSET
-    tool_calls_count: Count | UnsetType | None = UNSET
+    num_turns: Nullable[PositiveCount] = UNSET
+    tool_calls_count: Nullable[Count] = UNSET
 
 
 class Performance(v0_2_0.Performance, kw_only=True):
     """Durations in milliseconds, and what else a producer measured."""
 
-    additional_details: dict[str, str] | UnsetType | None = UNSET
+    additional_details: Nullable[dict[str, str]] = UNSET
 
 
 class Record(Base, kw_only=True):
@@ -61,17 +61,17 @@ class Record(Base, kw_only=True):
     evaluation_name: str
     evaluation_result_id: str | UnsetType = UNSET
     sample_id: str
-    sample_hash: str | UnsetType | None = UNSET
+    sample_hash: Nullable[str] = UNSET
     interaction_type: Literal["single_turn", "multi_turn", "agentic"]
     input: Input
-    output: Output | UnsetType | None = UNSET
-    messages: list[Message] | UnsetType | None = UNSET
+    output: Nullable[Output] = UNSET
+    messages: Nullable[list[Message]] = UNSET
     answer_attribution: list[AnswerAttribution]
     evaluation: Evaluation
-    token_usage: TokenUsage | UnsetType | None = UNSET
-    performance: Performance | UnsetType | None = UNSET
-    error: str | UnsetType | None = UNSET
-    metadata: dict[str, str] | UnsetType | None = UNSET
+    token_usage: Nullable[TokenUsage] = UNSET
+    performance: Nullable[Performance] = UNSET
+    error: Nullable[str] = UNSET
+    metadata: Nullable[dict[str, str]] = UNSET
 
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from keyword import iskeyword
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fastrec.schemas.schema import Base, Free, compile_function, rewrite_hint
+from fastrec.schemas.schema import AnyStruct, Base, Free, compile_function, rewrite_hint
 
 # Count the strings of a record: its keys, and the texts among its values. The decoder silently
 # keeps the last of two equal keys, so a record with fewer strings than its line has lost a key. The
@@ -126,7 +126,6 @@ def _count_free(value: Any) -> int:
     return strings
 
 
-AnyStruct = TypeVar("AnyStruct", bound=Base)
 Decode = Callable[[bytes | memoryview], Any]
 Count = Callable[[Any], int]
 

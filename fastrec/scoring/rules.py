@@ -11,7 +11,8 @@ missing = "wrong"                what counts if nothing can be extracted: wrong,
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from pkgutil import get_data
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -19,7 +20,7 @@ from fastrec.errors import UsageError, shown
 from fastrec.filters import Filters, make_filters
 from fastrec.scoring.compare import cleaner_of, comparison_of, is_number
 from fastrec.scoring.extract import Extract, extractor_of
-from fastrec.toml_file import read_toml
+from fastrec.toml_file import parse_toml, read_toml
 
 
 class Rule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -34,25 +35,12 @@ class Rule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
     filters: Filters = Filters()
 
 
-# The rules that ship with fastrec.
-SHIPPED = {
-    "exact": Rule(name="exact", clean=["case", "punctuation", "articles"]),
-    "number": Rule(
-        name="number",
-        extract=["boxed", {"json": "answer"}, "number"],
-        clean=["latex", "currency", "thousands", "percent", "fraction"],
-        compare="number",
-    ),
-    "choice": Rule(name="choice", extract="choice", compare="choice"),
-    "boxed": Rule(
-        name="boxed", extract="boxed", clean=["latex", "currency", "thousands", "fraction"]
-    ),
-}
-
-
 def read_rules(path: str) -> list[Rule]:
     """Read a file of rules; UsageError if it cannot be read or understood."""
-    document = read_toml(path, "the rules")
+    return _rules_in(read_toml(path, "the rules"), path)
+
+
+def _rules_in(document: dict[str, Any], path: str) -> list[Rule]:
     tables = document.pop("rule", None)
     if document or not isinstance(tables, list) or not tables:
         raise UsageError(f"{shown(path)}: expected tables [[rule]], and nothing else")
@@ -67,12 +55,6 @@ def read_rules(path: str) -> list[Rule]:
             raise UsageError(f"{shown(path)}, rule {number}: {exc}") from exc
         rules.append(rule)
     return rules
-
-
-def shipped_rule(name: str) -> Rule:
-    if name not in SHIPPED:
-        raise UsageError(f"there is no rule {name!r}; the rules are {', '.join(SHIPPED)}")
-    return SHIPPED[name]
 
 
 _LONGEST_NUMBER = 100  # characters of a reference that is nothing but a number
@@ -114,3 +96,15 @@ class Scorer:
                 return whole
         extracted = self._extract(reference)
         return self._clean(reference if extracted is None else extracted)
+
+
+_SHIPPED_FILE = "shipped.toml"
+_shipped = parse_toml(get_data("fastrec.scoring", _SHIPPED_FILE) or b"", _SHIPPED_FILE, "the rules")
+# The rules that ship with fastrec.
+SHIPPED = {rule.name: rule for rule in _rules_in(_shipped, _SHIPPED_FILE)}
+
+
+def shipped_rule(name: str) -> Rule:
+    if name not in SHIPPED:
+        raise UsageError(f"there is no rule {name!r}; the rules are {', '.join(SHIPPED)}")
+    return SHIPPED[name]

@@ -19,6 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, islice, pairwise, repeat
+from operator import attrgetter
 from typing import Any, Protocol, Self
 
 import msgspec
@@ -42,6 +43,7 @@ from fastrec.sources.shard import shard_at
 from fastrec.storage import fingerprint, storage_of
 
 _NOTHING = memoryview(b"")
+_key_of = attrgetter("key")  # of a fence
 
 
 class _RunData(msgspec.Struct):
@@ -294,8 +296,7 @@ class _Cursor:
 
         Rows are needed if pieces are removed, too.
         """
-        self._path = run_slice.path
-        self._is_part = run_slice.is_part
+        self._slice = run_slice
         self._removed = frozenset(run_slice.removed)
         self._share = share_origins
         self._low = low
@@ -389,8 +390,8 @@ class _Cursor:
         taken = self._pop(self._count(limit))
         if self._data:
             taken.texts = self._data.take(taken.sizes, known)
-            if self._is_part and list(map(fingerprint, taken.texts)) != taken.fingerprints:
-                raise DamagedFileError(self._path, "a record does not match its fingerprint")
+            if self._slice.is_part and list(map(fingerprint, taken.texts)) != taken.fingerprints:
+                raise DamagedFileError(self._slice.path, "a record does not match its fingerprint")
         if self._removed:
             taken.leave_out(self._removed)
         return taken
@@ -421,18 +422,15 @@ class _Cursor:
         return sum(map(len, records.keys)) + _KEY_BYTES * len(records.keys) + origins
 
 
-class Window(msgspec.Struct):
-    """The records of consecutive keys, sorted, without duplicates."""
+class Window(_Records):
+    """The records of consecutive keys, sorted, without duplicates.
 
-    keys: list[bytes]
-    # The piece and line of a record with several copies are those of the origin with the lowest
-    # piece number.
-    rows: list[Any]
-    texts: list[memoryview]
-    fingerprints: list[int]
-    origins: OriginsByPosition
+    The piece and line in the row of a record with several copies are those of the origin with the
+    lowest piece number.
+    """
+
     # Where records with equal keys begin and end; a key of one record has no entry.
-    groups: list[tuple[int, int]]
+    groups: list[tuple[int, int]] = []
 
 
 def whole_run(run: Run) -> RunSlice:
@@ -468,56 +466,18 @@ def part_slice(
     )
 
 
-class Fences:
-    """Finds fences of runs by keys.
-
-    It remembers the last ones, because most ranges begin where another one ended.
-    """
-
-    def __init__(self, runs: Sequence[Run]) -> None:
-        self._keys = [[fence.key for fence in run.fences] for run in runs]
-        self._last = b""
-        self._found = [0] * len(runs)
-
-    def places(self, low: bytes | None, high: bytes | None) -> Iterator[tuple[int, int]]:
-        """By run, the numbers of the first fences at or above two keys."""
-        return zip(
-            self._find(low or b""),
-            map(len, self._keys) if high is None else self._find(high),
-            strict=True,
-        )
-
-    def _find(self, key: bytes) -> list[int]:
-        if key != self._last:
-            starts = self._found if key > self._last else [0] * len(self._found)
-            self._found = [
-                at if at == len(keys) or key <= keys[at] else bisect_left(keys, key, at)
-                for keys, at in zip(self._keys, starts, strict=True)
-            ]
-            self._last = key
-        return self._found
-
-
-def slice_run(
-    run: Run, low: bytes | None, high: bytes | None, found: tuple[int, int] | None = None
-) -> RunSlice | None:
+def slice_run(run: Run, low: bytes | None, high: bytes | None) -> RunSlice | None:
     """Find the blocks of a run that may hold keys in `[low, high)`, by its fences.
 
     None if there are none.
-
-    A caller with many runs and ranges gives the numbers of the first fences at or above `low` and
-    `high`.
     """
     fences = run.fences
     if run.part:
-        return (
-            whole_run(run)
-            if (low is None or low <= run.last) and (not high or fences[0].key < high)
-            else None
-        )
-    at, beyond = found or next(Fences([run]).places(low, high))
+        is_in_range = (low is None or low <= run.last) and (not high or fences[0].key < high)
+        return whole_run(run) if is_in_range else None
     # the block before the first fence at or above `low` may reach into the range
-    first = max(at - 1, 0)
+    first = max(bisect_left(fences, low or b"", key=_key_of) - 1, 0)
+    beyond = len(fences) if high is None else bisect_left(fences, high, key=_key_of)
     if first >= beyond:
         return None
     start = fences[first]
@@ -583,8 +543,7 @@ def gather(
             records.origins,
             shared_origins,
         )
-        keys, _, fingerprints, rows, texts = records.pick(order)
-        yield Window(keys, rows, texts, fingerprints, origins, groups)
+        yield Window(*records.pick(order), origins, groups)  # type: ignore[arg-type, call-arg]
 
 
 def gather_keys(

@@ -14,22 +14,13 @@ Keys of versions with metrics (`evaluation_result_id`) have that field, too. An 
 of its metrics are a *scope*, which statistics are about: without a metric it is the
 evaluation_name, else that, 00, and the metric.
 
-Statistics are grouped by the fields of many keys, as columns. All answers to a question are
-adjacent. Their keys have the same beginning, nearly always the same sample_id, and in the middle
-the model and the evaluation_id, which come again with the next question:
-
-    evaluation_name 00 sample_hash 00 | model_id 00 evaluation_id 00 | 03 sample_id 00
-    prefix                              middle                         suffix
-
-So all keys of a question are joined and compared with those of the question before, or split at
-`suffix + prefix`. This takes a fifth of the time of splitting each key, and equal fields are one
-object, which is hashed once.
+Statistics are grouped by the fields of many keys, as columns: joined keys are split at all NULs at
+once, which takes less time than splitting each key.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import compress, islice, pairwise
-from operator import itemgetter, ne
+from operator import ne
 from typing import Any, Self
 
 import msgspec
@@ -149,15 +140,11 @@ def key_splitter(order: Sequence[str] = FIELDS) -> Callable[[bytes], Sequence[by
         return _split_default
     if tuple(order) == METRIC_FIELDS:
         return _split_with_metric
-    in_default_order = itemgetter(*(tuple(order).index(field) for field in FIELDS))
-    if METRIC not in order:
-        return lambda key: in_default_order(_split(key, order))
-    position = tuple(order).index(METRIC)
 
     def split(key: bytes) -> Sequence[bytes]:
-        fields = _split(key, order)
-        name, *others = in_default_order(fields)
-        return [_joined(name, fields[position]), *others]
+        fields = dict(zip(order, _split(key, order), strict=True))
+        scope = _joined(fields["evaluation_name"], fields.get(METRIC, b""))
+        return [scope, *(fields[field] for field in FIELDS[1:])]
 
     return split
 
@@ -263,9 +250,7 @@ def sample_id_of(field: bytes) -> int | str:
 
 # The fields of many keys, as columns
 
-_FEW = 8  # keys of a question that are not worth it
 _MANY = 1_000  # keys of one question
-_MOST_KNOWN = 1 << 14
 
 
 class KeyColumns(msgspec.Struct):
@@ -282,17 +267,12 @@ class KeyColumns(msgspec.Struct):
     @classmethod
     def of(cls, fields: Iterable[Sequence[bytes]]) -> Self:
         columns = list(map(list, zip(*fields, strict=True)))
-        return cls.grouped(*columns) if columns else cls()
+        return cls.grouped(columns) if columns else cls()
 
     @classmethod
-    def grouped(
-        cls,
-        scopes: list[bytes],
-        hashes: list[bytes],
-        models: list[bytes],
-        evaluation_ids: list[bytes],
-        sample_ids: list[bytes],
-    ) -> Self:
+    def grouped(cls, columns: list[list[bytes]]) -> Self:
+        """Find the groups of keys, given all columns but `ends`."""
+        scopes, hashes, models, evaluation_ids, sample_ids = columns
         groups = list(zip(hashes, sample_ids, scopes, strict=True))
         ends = compress(range(1, len(groups)), map(ne, groups, islice(groups, 1, None)))
         return cls(scopes, hashes, models, evaluation_ids, sample_ids, [*ends, len(groups)])
@@ -316,65 +296,19 @@ class KeyColumns(msgspec.Struct):
 
 def column_splitter(order: Sequence[str] = FIELDS) -> Callable[[Sequence[bytes]], KeyColumns]:
     split = key_splitter(order)
-    if tuple(order) in {FIELDS, METRIC_FIELDS}:
-        return _Splitter(split, len(order)).split
-    return lambda keys: KeyColumns.of(map(split, keys))
+    width = len(order)
+    if tuple(order) not in {FIELDS, METRIC_FIELDS}:
+        return lambda keys: KeyColumns.of(map(split, keys))
 
-
-class _Splitter:
-    """Splits sorted keys whose fields are in the default order."""
-
-    def __init__(self, split: Callable[[bytes], Sequence[bytes]], width: int) -> None:
-        self._split = split
-        self._width = width  # fields of a key
-        self._known: dict[
-            bytes, tuple[bytes, bytes]
-        ] = {}  # by middle of a key: model_id and evaluation_id
-        self._last: list[bytes] = []  # the middles of the last question
-        self._models: list[bytes] = []
-        self._evaluation_ids: list[bytes] = []
-
-    def split(self, keys: Sequence[bytes]) -> KeyColumns:
-        columns = KeyColumns()
-        plain = 0  # where the keys begin that were not split yet
-        first = 0
-        while first + _FEW < len(keys):
-            name, sample_hash, _ = keys[first].split(b"\0", 2)
-            if sample_hash in keys[first + _FEW] and b"\0\xff" not in keys[first]:
-                size = len(name) + len(sample_hash) + 2
-                end = bisect_left(keys, keys[first][:size] + END, first)
-                fields = self._split(keys[first])
-                if self._find_runs(keys[first:end], size, fields):
-                    if plain < first:
-                        columns += self._split_plainly(keys[plain:first])
-                    scope, _, _, _, sample_id = fields
-                    count = end - first
-                    columns += KeyColumns(
-                        [scope] * count,
-                        [sample_hash] * count,
-                        self._models,
-                        self._evaluation_ids,
-                        [sample_id] * count,
-                        [count],
-                    )
-                    plain = end
-                first = end
-            else:
-                first += _FEW
-        if plain < len(keys):
-            columns += self._split_plainly(keys[plain:])
-        return columns
-
-    def _split_plainly(self, keys: Sequence[bytes]) -> KeyColumns:
+    def split_all(keys: Sequence[bytes]) -> KeyColumns:
         """Split keys at all NULs at once, if these are end marks; else one by one."""
         joined = b"".join(keys)
-        width = self._width
         fields = joined.split(b"\0")
         sample_ids = fields[4::width]
         # All but integers and escaped NULs: up to the first key with one of those, every field is
         # where it should be.
         if b"\0\xff" in joined or len(fields) != width * len(keys) + 1 or min(sample_ids) < b"\3":
-            return KeyColumns.of(map(self._split, keys))
+            return KeyColumns.of(map(split, keys))
         scopes, hashes, models, evaluation_ids = (fields[at:-1:width] for at in range(4))
         if width > len(FIELDS):
             scopes = list(map(_joined, scopes, fields[5::width]))
@@ -383,48 +317,6 @@ class _Splitter:
         if len(keys) > _MANY and hashes[0] == hashes[-1]:
             known: dict[bytes, bytes] = {}
             columns = [[known.setdefault(value, value) for value in column] for column in columns]
-        return KeyColumns.grouped(*columns)
+        return KeyColumns.grouped(columns)
 
-    def _find_runs(self, keys: Sequence[bytes], size: int, fields: Sequence[bytes]) -> bool:
-        """Find model_id and evaluation_id of all keys of a question.
-
-        Return whether they have the same suffix.
-
-        `size` is that of the prefix that they share, and `fields` are those of the first key.
-        """
-        middle_end = size + len(fields[2]) + len(fields[3]) + 2
-        prefix = keys[0][:size]
-        suffix = keys[0][middle_end:]
-        # several metrics or several sample_ids
-        if keys[1:2] and keys[1].startswith(keys[0][:middle_end]):
-            return False
-        joined = b"".join(keys)
-        # Fields are self-delimiting, so joined keys can be read in one way only: if these are the
-        # bytes, these are the keys. Usually the same models have answered all questions. This takes
-        # a sixth of the time of what follows.
-        if (
-            len(keys) == len(self._last)
-            and joined == prefix + (suffix + prefix).join(self._last) + suffix
-        ):
-            return True
-        middles = joined[size : -len(suffix)].split(suffix + prefix)
-        if len(middles) != len(keys) or not joined.endswith(suffix) or not self._learn(middles):
-            return False
-        self._last = middles
-        runs = [self._known[middle] for middle in middles]
-        self._models = [model for model, _ in runs]
-        self._evaluation_ids = [evaluation_id for _, evaluation_id in runs]
-        return True
-
-    def _learn(self, middles: Sequence[bytes]) -> bool:
-        """Make sure that all middles are known; return whether each of them is two fields."""
-        known = self._known
-        if len(known) > _MOST_KNOWN:
-            known.clear()
-        for middle in middles:
-            if middle not in known:
-                fields = middle.split(b"\0")
-                if len(fields) != 3 or fields[2] or b"\0\xff" in middle:
-                    return False
-                known[middle] = fields[0], fields[1]
-        return True
+    return split_all

@@ -27,10 +27,13 @@ import codecs
 import enum
 import re
 from collections.abc import Iterable, Iterator
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from itertools import chain
+from pkgutil import get_data
 from typing import Any
+
+import msgspec
 
 from fastrec.errors import ForeignFormatError, ShardCorruptError, need, shown
 from fastrec.sources.members import RawBytes, bz2_text, gzip_text, xz_text
@@ -163,58 +166,7 @@ def decompress(
 _TO_LINES = (
     "duckdb -c \"COPY (FROM '{path}') TO 'records.jsonl' (FORMAT json)\" turns its rows into lines"
 )
-_UNPACK = "unpack it, and give the *.jsonl files in it"
-
 COLUMNS_MAGIC = b"fastrec\1"
-# First bytes, what such a file is, and what to do with it.
-_FOREIGN = (
-    (
-        COLUMNS_MAGIC,
-        "a file of columns",
-        "give the directory of the corpus, or its parts by *.jsonl*",
-    ),
-    (
-        PARQUET_MAGIC,
-        "Parquet",
-        "name the files, as 'DIR/**/*.parquet'; they must not be compressed or come from a pipe",
-    ),
-    (
-        b"ARROW1",
-        "Arrow",
-        "polars.read_ipc('{path}').write_ndjson('records.jsonl') turns its rows into lines",
-    ),
-    (
-        b"FEA1",
-        "Feather",
-        "pandas.read_feather('{path}').to_json('records.jsonl', orient='records', lines=True)",
-    ),
-    (
-        b"\xff\xff\xff\xff",
-        "an Arrow stream",
-        "datasets.Dataset.from_file('{path}').to_json('records.jsonl')",
-    ),
-    (b"PK\x03\x04", "a zip archive", f"`fastrec import` reads .eval logs; else {_UNPACK}"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", _UNPACK),
-    *(
-        (b"\x80%c" % protocol, "a Python pickle", "write its objects with json.dumps, one per line")
-        for protocol in range(2, 6)
-    ),
-    (
-        b"SQLite format 3\0",
-        "an SQLite database",
-        "sqlite3 -json '{path}' 'SELECT …' | jq -c '.[]' prints rows as lines",
-    ),
-    (b"Obj\x01", "Avro", "fastavro '{path}' prints its records as lines"),
-    (b"\x89HDF", "HDF5", "write its rows as JSON, one per line"),
-    (b"\x93NUMPY", "a NumPy array", "write its rows as JSON, one per line"),
-    (b"%PDF-", "PDF", "give the data that it was made from"),
-    (
-        b"version https://git-lfs",
-        "a pointer of Git LFS",
-        "`git lfs pull` downloads the file itself",
-    ),
-)
-_TAR = 257, b"ustar"
 _HEAD_BYTES = 1 << 16  # to tell formats of text
 _MARKUP = (b"<!doctype", b"<html", b"<?xml", b"<head", b"<body")
 _COLUMN = re.compile(r"[^\W\d][\w .:()%/-]{0,63}")
@@ -234,22 +186,35 @@ def json_lines(text: Iterator[bytes], path: str) -> Iterator[bytes]:
     return chain((head,), text)
 
 
+class _Foreign(msgspec.Struct):
+    """A table of `foreign.toml`, which describes the fields."""
+
+    magic: list[str]
+    name: str
+    advice: str
+    offset: int = 0  # of the magic bytes
+
+    def begins(self, head: bytes) -> bool:
+        return head.startswith(tuple(map(bytes.fromhex, self.magic)), self.offset)
+
+
+@cache
+def _foreign_formats() -> list[_Foreign]:
+    tables = get_data("fastrec.sources", "foreign.toml") or b""
+    return msgspec.toml.decode(tables, type=dict[str, list[_Foreign]])["format"]
+
+
 def why_foreign(head: bytes, path: str) -> str | None:
     """What a file is instead of JSON Lines, and what reads it; None if it may be JSON Lines.
 
     If any of the first lines looks like an object, it is: other lines may be damaged, and are
     judged one by one.
     """
-    found = next((row[1:] for row in _FOREIGN if head.startswith(row[0])), None) or _foreign_text(
-        head
-    )
-    if found is None and head[_TAR[0] :].startswith(_TAR[1]):
-        found = "a tar archive", _UNPACK
-    return (
-        f"is {found[0]}, not JSON Lines: {found[1].replace('{path}', shown(path))}"
-        if found
-        else None
-    )
+    found = next((kind for kind in _foreign_formats() if kind.begins(head)), None)
+    name, advice = (found.name, found.advice) if found else _foreign_text(head) or ("", "")
+    if not name:
+        return None
+    return f"is {name}, not JSON Lines: {advice.replace('{path}', shown(path))}"
 
 
 def _foreign_text(head: bytes) -> tuple[str, str] | None:

@@ -79,11 +79,15 @@ def find_files(paths: Iterable[str]) -> list[AnyFile]:
             problems.append(f"{shown(name)}: {_why_no_files(name)}")
         for file in files:
             found.setdefault(file.path, file)
-    if problems:
-        raise UsageError(
-            "\n".join(["some input cannot be used:", *(f"  {line}" for line in problems)])
-        )
+    _refuse(problems)
     return list(found.values())
+
+
+def _refuse(problems: Sequence[str], *advice: str) -> None:
+    """UsageError if there are problems."""
+    if problems:
+        lines = [f"  {line}" for line in problems]
+        raise UsageError("\n".join(["some input cannot be used:", *lines, *advice]))
 
 
 def _why_no_files(name: str) -> str:
@@ -281,9 +285,7 @@ class _Search:
             self.problems.append(f"{shown(path)}: {reason}")
 
     def check(self) -> None:
-        if self.problems:
-            lines = [f"  {line}" for line in self.problems]
-            raise UsageError("\n".join(["some input cannot be used:", *lines, _ADVICE]))
+        _refuse(self.problems, _ADVICE)
         if self.damages:
             (path, reason), *others = self.damages
             lines = [

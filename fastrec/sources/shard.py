@@ -80,12 +80,9 @@ class ListedFile(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class Listed(msgspec.Struct, frozen=True):
+class Listed(ListedFile, frozen=True):
     """What the manifest of a corpus says about a part."""
 
-    file: str
-    bytes: int
-    sha256: str
     records: int
     text_bytes: int = 0
     text_xxh3_128: str = ""

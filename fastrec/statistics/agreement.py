@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fastrec.statistics.intervals import Z
 
 # Answers that two graders judge: right by both, by the first only, by the second only, by none.
-Table = tuple[int, int, int, int]
+Table = tuple[int, ...]
 
 
 def kappa_interval(tables: Mapping[Table, int]) -> tuple[float | None, float | None, float | None]:

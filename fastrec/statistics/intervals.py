@@ -39,9 +39,7 @@ def wilson_interval(
     middle = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = Z / (1 + z2 / n) * math.sqrt(variance / n + z2 / (4 * n * n))
     # Rounding must not move an end to the wrong side of 0, of 1 or of the accuracy itself.
-    return max(min(middle - half, p), 0.0) if p else 0.0, min(
-        max(middle + half, p), 1.0
-    ) if p < 1 else 1.0
+    return max(min(middle - half, p), 0.0), min(max(middle + half, p), 1.0)
 
 
 def score_interval(mean: float | None, standard_error: float | None) -> Interval:

@@ -69,11 +69,11 @@ def discriminations(scores: Array) -> Array:
     rest = rest_means(scores)
     known = ~np.isnan(scores) & ~np.isnan(rest)
     counts = known.sum(axis=0)
-    x = np.where(known, scores, 0.0)
-    y = np.where(known, rest, 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        x = np.where(known, x - x.sum(axis=0) / counts, 0.0)
-        y = np.where(known, y - y.sum(axis=0) / counts, 0.0)
+        x, y = (
+            np.where(known, values - np.where(known, values, 0.0).sum(axis=0) / counts, 0.0)
+            for values in (scores, rest)
+        )
         spread = np.sqrt((x**2).sum(axis=0) * (y**2).sum(axis=0))
         found = np.where(spread > 0, (x * y).sum(axis=0) / spread, np.nan)
     return np.asarray(np.clip(found, -1.0, 1.0))
@@ -118,10 +118,8 @@ def permutation_p_values(scores: Array, correlations: Array, seed: int = 0) -> A
         own = scores[known[:, question], question]
         others = rest[known[:, question], question]
         hits = _count_as_low(own - own.mean(), others - others.mean(), random)
-        if hits:
-            p_values[question] = (hits + 1) / (_DRAWS + 1)
-        else:
-            p_values[question] = min(float(p_values[question]), 1 / (_DRAWS + 1))
+        share = (hits + 1) / (_DRAWS + 1)
+        p_values[question] = share if hits else min(p_values[question], share)
     return p_values
 
 
@@ -180,9 +178,6 @@ def f_quantile(share: float, first: int, second: int) -> float:
     high = 1.0
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        below = incomplete_beta(np.array([middle]), np.array([first / 2]), np.array([second / 2]))
-        if float(below[0]) < share:
-            low = middle
-        else:
-            high = middle
+        (below,) = incomplete_beta(*np.array([[middle], [first / 2], [second / 2]]))
+        low, high = (middle, high) if below < share else (low, middle)
     return second * low / (first * (1 - low)) if low < 1 else math.inf

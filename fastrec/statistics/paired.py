@@ -7,14 +7,18 @@ one difference. Sums are exact. `p_values` has the tests, and says why these.
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from fastrec.statistics.exact import Value, scale_of, to_double
 from fastrec.statistics.intervals import Z
+from fastrec.statistics.p_values import paired_p_values
 
 Test = Literal["mcnemar", "t"]
 _Pair = tuple[Value, Value]
@@ -44,17 +48,10 @@ class Differences(NamedTuple):
 
 def p_values_of(pairs: Sequence[Differences]) -> list[float]:
     """The p-values of pairs of series; that of no questions is 1."""
-    import numpy as np  # noqa: PLC0415 - takes longer than what needs no test
-
-    from fastrec.statistics.p_values import paired_p_values  # noqa: PLC0415 - imports numpy
-
-    evidence = [to_double(one.total**2 / one.squares) if one.squares else 0.0 for one in pairs]
-    p_values = paired_p_values(
-        np.array([one.questions for one in pairs], dtype=np.float64),
-        np.array([one.rose + one.fell for one in pairs], dtype=np.float64),
-        np.array(evidence, dtype=np.float64),
-        np.array([one.test == "mcnemar" for one in pairs], dtype=np.bool_),
-    )
+    evidence = [to_double(pair.total**2 / pair.squares) if pair.squares else 0.0 for pair in pairs]
+    numbers = [(pair.questions, pair.rose + pair.fell, pair.test == "mcnemar") for pair in pairs]
+    questions, changed, uniform = np.array(numbers, dtype=np.float64).reshape(-1, 3).T
+    p_values = paired_p_values(questions, changed, np.array(evidence), uniform > 0)
     return list(p_values.tolist())
 
 
@@ -101,32 +98,29 @@ def compare_series(
     found = [_pair_differences(pairs, graded=graded) for pairs in counts]
     tested = found
     if clusters is not None:
-        sums = [Counter(_cluster_sums(pairs, clusters, graded=graded)) for pairs in listed]
-        tested = [_pair_differences(pairs, graded=graded) for pairs in sums]
+        tested = [_cluster_differences(pairs, clusters, graded=graded) for pairs in listed]
     numbers = zip(counts, found, tested, p_values_of(tested), strict=True)
     return [_paired(*of_series, detect, graded=graded) for of_series in numbers]
 
 
-def _cluster_sums(
-    pairs: Iterable[_Pair], clusters: Iterable[int], *, graded: bool
-) -> Iterator[_Pair]:
-    """Yield 0 and the sum of the differences of each cluster: what tests take for a pair."""
-    sums: dict[int, Fraction] = {}
-    for (old, new), cluster in zip(pairs, clusters, strict=True):
-        if old is not None and new is not None:
-            sums.setdefault(cluster, Fraction())
-            if old != new:
-                sums[cluster] += _exact(new, graded=graded) - _exact(old, graded=graded)
-    return ((Fraction(), total) for total in sums.values())
-
-
-def _pair_differences(pairs: Mapping[Any, int], *, graded: bool = True) -> Differences:
+def _pair_differences(pairs: Mapping[_Pair, int], *, graded: bool) -> Differences:
     """Add up the differences of pairs of values, each with how often it occurs."""
     sizes: Counter[Fraction] = Counter()
     for (old, new), number in pairs.items():
         if old is not None and new is not None:
             sizes[_exact(new, graded=graded) - _exact(old, graded=graded)] += number
     return differences_of(sizes, sizes.total())
+
+
+def _cluster_differences(
+    pairs: Iterable[_Pair], clusters: Iterable[int], *, graded: bool
+) -> Differences:
+    """The same for the sums of the differences of each cluster."""
+    sums: defaultdict[int, Fraction] = defaultdict(Fraction)
+    for (old, new), cluster in zip(pairs, clusters, strict=True):
+        if old is not None and new is not None:
+            sums[cluster] += _exact(new, graded=graded) - _exact(old, graded=graded)
+    return differences_of(Counter(sums.values()), len(sums))
 
 
 def differences_of(sizes: Counter[Fraction], questions: int) -> Differences:
@@ -190,6 +184,7 @@ def _mean(values: Iterable[tuple[Any, int]], questions: int, *, graded: bool) ->
     return to_double(Fraction(total) / questions)
 
 
+@lru_cache(maxsize=1 << 14, typed=True)
 def _exact(value: float | Fraction, *, graded: bool) -> Fraction:
     """The number that a double stands for: a decimal score, or a share of some answers."""
     if isinstance(value, Fraction):

@@ -37,6 +37,7 @@ _MANY = (
 _AT_ONCE = 128  # questions
 _BITS = 45  # of values that are compared: means of the same scores may differ in the last bits
 _SAME_SIZE = 1e-9
+_LEAST_EXPONENT = -1_100  # below that of any double
 _ROUNDING = 1e-12
 
 
@@ -237,15 +238,14 @@ class MeanTest:
         self._mean, self._variance, self._squared, self._changed = (
             np.zeros(len(self._pairs[0])) for _ in range(4)
         )
-        self._exponent = -math.inf  # the sums are in units of this power of two
+        self._exponent = _LEAST_EXPONENT  # the sums are in units of this power of two
 
-    def _scale(self, exponent: float) -> None:
+    def _scale(self, exponent: int) -> None:
         """Change the unit of the sums."""
-        if self._exponent > -math.inf:
-            change = int(self._exponent - exponent)
-            self._mean = np.ldexp(self._mean, change)
-            self._variance = np.ldexp(self._variance, 2 * change)
-            self._squared = np.ldexp(self._squared, 4 * change)
+        change = self._exponent - exponent
+        self._mean = np.ldexp(self._mean, change)
+        self._variance = np.ldexp(self._variance, 2 * change)
+        self._squared = np.ldexp(self._squared, 4 * change)
         self._exponent = exponent
 
     def add(self, sums: PairSums, weight: float) -> None:
@@ -253,7 +253,7 @@ class MeanTest:
         weight /= sums.size  # a mean over questions, not over clusters
         if sums.exponent > self._exponent:
             self._scale(sums.exponent)
-        change = sums.exponent - int(self._exponent)
+        change = sums.exponent - self._exponent
         with np.errstate(all="ignore"):
             n = sums.clusters[self._pairs]
             total = np.ldexp(sums.total[self._pairs], change)
@@ -269,12 +269,9 @@ class MeanTest:
         mean = self._mean
         variance = self._variance
         with np.errstate(all="ignore"):
-            is_constant = (variance == 0) & (mean != 0)
-            t_squared = np.where(
-                variance > 0, mean**2 / variance, np.where(is_constant, np.inf, 0.0)
-            )
+            t_squared = np.nan_to_num(mean**2 / variance, posinf=np.inf)
             degrees = np.where(variance > 0, variance**2 / self._squared, 1.0)
-        # Without two common questions, the variance is NaN, and nothing is significant.
+        # Without two common questions, the variance is NaN, so t is 0, and nothing is significant.
         likely = np.flatnonzero(t_squared >= _LEAST_T_SQUARED)
         p_values = np.maximum(
             t_p_values(t_squared[likely], degrees[likely]), 2.0 ** (1 - self._changed[likely])
@@ -286,9 +283,7 @@ def _better(
     pairs: tuple[Any, Any], likely: Any, p_values: Array, gains: Array, models: int
 ) -> Bools:
     """Whether a model is better than another, given the p-values that are not above 5 %."""
-    places = (
-        likely[holm(p_values.tolist(), tests=len(pairs[0]), alpha=ALPHA)] if likely.size else likely
-    )
+    places = likely[holm(p_values.tolist(), tests=len(pairs[0]), alpha=ALPHA)]
     first = pairs[0][places]
     second = pairs[1][places]
     is_gain = gains[places] > 0
@@ -301,7 +296,7 @@ def rank_ranges(better: Bools) -> list[tuple[int, int]]:
     """The best and the worst rank of each model."""
     best = 1 + better.sum(axis=0)
     worst = len(better) - better.sum(axis=1)
-    return [(int(low), int(high)) for low, high in zip(best, worst, strict=True)]
+    return list(zip(best.tolist(), worst.tolist(), strict=True))
 
 
 def count_wins(values: Array) -> Array:

@@ -353,14 +353,14 @@ class ObjectStore:
         if not paths:
             return
         with self.asking(paths[0]) as (fs, _):
-            names = set(_names(fs, paths))
+            names = _names(fs, paths)
             # A request for many removes what they match as globs, which may belong to somebody
             # else.
-            plain = {name for name in names if not set("*?[") & set(name)}
+            plain = [name for name in names if not set("*?[") & set(name)]
             with contextlib.suppress(FileNotFoundError):
                 if plain:
-                    fs.rm(list(plain))
-            for name in names - plain:
+                    fs.rm(plain)
+            for name in set(names).difference(plain):
                 with contextlib.suppress(FileNotFoundError):
                     fs.rm_file(name)
 
@@ -381,9 +381,9 @@ class ObjectStore:
             if not hasattr(fs, "call_s3"):
                 return
             bucket, _, prefix = name.partition("/")
-            found = {"Bucket": bucket, "Prefix": f"{prefix}/"}
+            place = {"Bucket": bucket, "Prefix": f"{prefix}/"}
             # the first page
-            answer = fs.call_s3("list_multipart_uploads", **found, **self.time_limit(fs))
+            answer = fs.call_s3("list_multipart_uploads", **place, **self.time_limit(fs))
             for upload in answer.get("Uploads", ()):
                 if having in upload["Key"]:
                     fs.abort_mpu(bucket, upload["Key"], upload["UploadId"])

@@ -443,15 +443,6 @@ def scope_order(scope: tuple[str, str | None]) -> tuple[str, bool, str]:
     return evaluation, metric is not None, metric or ""
 
 
-def results_by_name(evaluations: Iterable[EvaluationSummary]) -> dict[ModelName, ModelSummary]:
-    """The numbers of each model on each evaluation and metric."""
-    return {
-        (evaluation.evaluation_name, evaluation.metric, model.model_id): model
-        for evaluation in evaluations
-        for model in evaluation.by_model
-    }
-
-
 def _evaluation(evaluation: EvaluationSummary) -> Iterator[bytes]:
     return _listing(evaluation, "by_model", ([_formatted(model)] for model in evaluation.by_model))
 

@@ -20,35 +20,17 @@ class Names(msgspec.Struct):
     models: list[str]
 
 
-class _Model(msgspec.Struct):
-    model_id: str
-
-
-class _Evaluation(msgspec.Struct):
-    evaluation_name: str
-    metric: str | None
-    by_model: list[_Model]
-
-
-class _Summary(msgspec.Struct):
-    evaluations: list[_Evaluation]
-
-
-def names_of(evaluations: Iterable[EvaluationSummary | _Evaluation]) -> Names:
-    found = list(evaluations)
+def names_of(evaluations: Sequence[EvaluationSummary]) -> Names:
     return Names(
-        evaluations=list(dict.fromkeys(scope.evaluation_name for scope in found)),
-        metrics=list(dict.fromkeys(scope.metric for scope in found)),
-        models=list(dict.fromkeys(model.model_id for scope in found for model in scope.by_model)),
+        evaluations=list(dict.fromkeys(scope.evaluation_name for scope in evaluations)),
+        metrics=list(dict.fromkeys(scope.metric for scope in evaluations)),
+        models=list(
+            dict.fromkeys(model.model_id for scope in evaluations for model in scope.by_model)
+        ),
     )
 
 
-def names_in(data: bytes) -> Names:
-    """Read the names in the text of `summary.json` without the rest of the document."""
-    return names_of(msgspec.json.decode(data, type=_Summary).evaluations)
-
-
-def no_match(filters: Filters, evaluations: Iterable[EvaluationSummary]) -> NoMatchError:
+def no_match(filters: Filters, evaluations: Sequence[EvaluationSummary]) -> NoMatchError:
     """The error if no record matches, with the nearest names, or else the first ones."""
     names = {
         kind: sorted(filter(None, known))

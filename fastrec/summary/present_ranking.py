@@ -1,6 +1,8 @@
 """Present a summary: rank the models of each evaluation and metric, and explain the numbers."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import nlargest
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -202,8 +204,8 @@ class Stats(Tabular, kw_only=True):
                 **group,
             }
             found += [flat(model, before) for model in evaluation.by_model]
-        names = dict.fromkeys(name for row in found for name in row)
-        return [{name: row.get(name) for name in names} for row in found]
+        empty = dict.fromkeys(chain.from_iterable(found))
+        return [empty | row for row in found]
 
     def shows_accuracy(self, evaluation: EvaluationStats) -> bool:
         """Whether to show the accuracy of models. `is_correct` of a graded metric means little."""
@@ -234,12 +236,9 @@ def add_groups(totals: Any, grouped: Iterable[Any], groups: Sequence[GroupBy]) -
 
 
 def largest(stats: Stats, number: int) -> Stats:
-    if len(stats.evaluations) <= number:
-        return stats
-    by_size = sorted(range(len(stats.evaluations)), key=lambda at: -stats.evaluations[at].records)
-    return msgspec.structs.replace(
-        stats, evaluations=[stats.evaluations[at] for at in sorted(by_size[:number])]
-    )
+    every = stats.evaluations
+    places = nlargest(number, range(len(every)), key=lambda at: every[at].records)
+    return msgspec.structs.replace(stats, evaluations=[every[at] for at in sorted(places)])
 
 
 # Sort keys by name: the best model has the smallest key, and None sorts last.
@@ -298,6 +297,7 @@ def rank(
     evaluations = []
     for choice in chosen:
         usual = "score" if choice.evaluation.graded else "accuracy"
+        ranked_by = by or usual
         models = [
             _model(
                 model,
@@ -307,17 +307,18 @@ def rank(
             )
             for model in choice.models
         ]
-        for model in models if (by or usual) in ("accuracy", "score") else ():
+        if ranked_by in ("accuracy", "score"):
             least = 0.0 if common and choice.common_questions is not None else min_coverage
-            model.unranked = _why_unranked(model, least)
-        models.sort(key=_order(by or usual, usual, lower=choice.evaluation.lower_is_better))
+            for model in models:
+                model.unranked = _why_unranked(model, least)
+        models.sort(key=_order(ranked_by, usual, lower=choice.evaluation.lower_is_better))
         models.sort(key=lambda model: bool(model.unranked))
         evaluations.append(
             filled(
                 EvaluationStats,
                 choice,
                 choice.evaluation,
-                by=by or usual,
+                by=ranked_by,
                 records=sum(model.records for model in models),
                 errors=sum(model.errors for model in models),
                 models=choice.evaluation.models,
@@ -372,7 +373,7 @@ def _order(*names: str, lower: bool) -> Callable[[ModelStats], tuple[Any, ...]]:
 
     def order(model: ModelStats) -> tuple[Any, ...]:
         values = [key(model) for key in keys]
-        return *((value is None, 0 if value is None else value) for value in values), model.model_id
+        return *((value is None, value or 0) for value in values), model.model_id
 
     return order
 

@@ -92,8 +92,11 @@ def find_contradictions(
     keys: Sequence[bytes], texts: Sequence[bytes | memoryview], groups: Iterable[tuple[int, int]]
 ) -> Contradictions:
     """Find the contradictions among sorted records without duplicates, by key."""
-    found = {keys[first]: contradictions_of(texts[first:end]) for first, end in groups}
-    return {key: numbers for key, numbers in found.items() if numbers}
+    return {
+        keys[first]: numbers
+        for first, end in groups
+        if (numbers := contradictions_of(texts[first:end]))
+    }
 
 
 def contradictions_of(texts: Sequence[bytes | memoryview]) -> list[int | None]:

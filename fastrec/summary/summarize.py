@@ -10,8 +10,24 @@ from typing import Any
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import sample_id_of, split_scope, text_of
-from fastrec.summary import document
 from fastrec.summary.census import Highest, QuestionCounts
+from fastrec.summary.document import (
+    ErrorsAsWrong,
+    EvaluationSummary,
+    HashExample,
+    Identities,
+    IdentityExample,
+    Kind,
+    Latency,
+    ModelRecipes,
+    ModelSummary,
+    SameRun,
+    SameRunPair,
+    SampleHashes,
+    Tokens,
+    filled,
+    json_safe,
+)
 from fastrec.summary.part_statistics import Census, IdentityCounts
 from fastrec.summary.rows import KINDS, Note, bucket_value
 from fastrec.summary.same_run import SameRunCounts
@@ -41,8 +57,8 @@ def hash_counts(
     algorithm: str,
     schema: Schema,
     recipes: Mapping[tuple[str, str, str], int],
-    examples: Sequence[document.HashExample],
-) -> document.SampleHashes:
+    examples: Sequence[HashExample],
+) -> SampleHashes:
     """Count how given sample hashes compare with computed ones.
 
     `recipes` has the number of valid lines by evaluation_name, model_id and the recipe of the given
@@ -50,19 +66,15 @@ def hash_counts(
     hash.
     """
     by_recipe: Counter[str] = Counter()
-    by_model: list[document.ModelRecipes] = []
-    same: dict[
-        tuple[tuple[str, int], ...], dict[str, int]
-    ] = {}  # of many models, most have the same counts as another
-    for (evaluation, model), group in groupby(
-        sorted(recipes.items()), key=lambda item: item[0][:2]
-    ):
-        counts = tuple((recipe, count) for (_, _, recipe), count in group)
-        for recipe, count in counts:
-            by_recipe[recipe] += count
-        shared = same.setdefault(counts, dict(counts))
-        by_model.append(document.ModelRecipes(evaluation, model, shared))
-    return document.SampleHashes(
+    by_model: list[ModelRecipes] = []
+    same: dict[Any, dict[str, int]] = {}  # of many models, most have the counts of another
+    by_names = groupby(sorted(recipes.items()), key=lambda item: item[0][:2])
+    for (evaluation, model), group in by_names:
+        counts = {recipe: count for (*_, recipe), count in group}
+        by_recipe.update(counts)
+        shared = same.setdefault(tuple(counts.items()), counts)
+        by_model.append(ModelRecipes(evaluation, model, shared))
+    return SampleHashes(
         algorithm=algorithm,
         recipe=schema.recipe,
         verified=by_recipe.total() - by_recipe[ABSENT] - by_recipe[WRONG],
@@ -78,7 +90,7 @@ def sorted_counts(counts: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def summarize_evaluations(tally: Tally, census: Census) -> Iterator[document.EvaluationSummary]:
+def summarize_evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSummary]:
     """Yield the summary of each evaluation and metric.
 
     What is summarized is removed from tally and census.
@@ -94,8 +106,8 @@ def summarize_evaluations(tally: Tally, census: Census) -> Iterator[document.Eva
         tallies = [counted for _, counted in models]
         answering = sum(counted.records > counted.errors for counted in tallies)
         notes = reduce(or_, (counted.notes for counted in tallies))
-        yield document.filled(
-            document.EvaluationSummary,
+        yield filled(
+            EvaluationSummary,
             questions,
             evaluation_name=evaluation,
             metric=metric,
@@ -114,7 +126,7 @@ def summarize_evaluations(tally: Tally, census: Census) -> Iterator[document.Eva
         )
 
 
-def _kind(notes: int, models: Sequence[ModelTally]) -> document.Kind:
+def _kind(notes: int, models: Sequence[ModelTally]) -> Kind:
     """The kind of a metric: as records say, judgements before all others; or by its scores."""
     if said := [name for name, bit in KINDS.items() if notes & bit]:
         return said[0]
@@ -129,7 +141,7 @@ def _of_all(highest: Highest, models: int) -> int:
     return highest[1] if models and highest[0] == models else 0
 
 
-def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> document.ModelSummary:
+def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> ModelSummary:
     latencies = [
         None if bucket is None else float(f"{bucket_value(bucket):.5g}")
         for bucket in counted.latency_quantiles((0.5, 0.9, 0.99))
@@ -140,41 +152,39 @@ def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> document.
     means = with_errors = means_of(answers, repeats.without_errors, repeats.answers)
     if answers != records or repeats.answers or repeats.records:  # rare
         with_errors = means_of(records, repeats.without_errors, repeats.records)
-    return document.filled(
-        document.ModelSummary,
+    return filled(
+        ModelSummary,
         means,
         counted,
         model_id=name,
         answers=answers.records,
         questions=with_errors.questions,
         questions_answered=means.questions,
-        errors_as_wrong=document.filled(document.ErrorsAsWrong, with_errors),
-        tokens=document.Tokens(counted.with_tokens, *map(document.json_safe, tokens)),
-        latency_ms=document.Latency(counted.latency.total(), *latencies),
-        first_sample_id=document.json_safe(sample_id_of(counted.first)),
-        last_sample_id=document.json_safe(sample_id_of(counted.last)),
+        errors_as_wrong=filled(ErrorsAsWrong, with_errors),
+        tokens=Tokens(counted.with_tokens, *map(json_safe, tokens)),
+        latency_ms=Latency(counted.latency.total(), *latencies),
+        first_sample_id=json_safe(sample_id_of(counted.first)),
+        last_sample_id=json_safe(sample_id_of(counted.last)),
     )
 
 
-def same_run_summary(counts: SameRunCounts) -> document.SameRun:
-    pairs = [document.SameRunPair(*pair, records) for pair, records in sorted(counts.pairs.items())]
-    return document.SameRun(records=counts.records, runs=pairs)
+def same_run_summary(counts: SameRunCounts) -> SameRun:
+    pairs = [SameRunPair(*pair, records) for pair, records in sorted(counts.pairs.items())]
+    return SameRun(records=counts.records, runs=pairs)
 
 
-def _identities(counts: IdentityCounts) -> document.Identities:
+def _identities(counts: IdentityCounts) -> Identities:
     examples = []
     for (scope, sample_id, model, evaluation_id), records, hashes in counts.examples:
         evaluation, metric = split_scope(scope)
-        example = document.IdentityExample(
+        example = IdentityExample(
             evaluation_name=evaluation,
             metric=metric,
-            sample_id=document.json_safe(sample_id_of(sample_id)),
+            sample_id=json_safe(sample_id_of(sample_id)),
             model_id=text_of(model),
             evaluation_id=text_of(evaluation_id),
             records=records,
             sample_hashes=list(map(text_of, hashes)),
         )
         examples.append(example)
-    return document.Identities(
-        identities=counts.identities, records=counts.records, examples=examples
-    )
+    return Identities(identities=counts.identities, records=counts.records, examples=examples)

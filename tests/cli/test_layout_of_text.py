@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 
 import click
@@ -10,7 +12,7 @@ from click.shell_completion import ShellComplete
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrec.cli import cli
+from fastrec.cli import cli, tables
 from fastrec.cli.console import UNSAFE, clip, safe_lines, spell, styled, width_of, wrap
 from fastrec.cli.tables import make_table, table_lines
 from tests.answers.small import answer, make_corpus
@@ -78,7 +80,9 @@ def test_models_are_completed_from_the_corpus(
 
 def test_the_work_per_row_of_a_table_does_not_grow_with_their_number() -> None:
     def lines(size: int) -> list[str]:
-        return table_lines(make_table(["name", "number"], [[f"row {n}", n] for n in range(size)]))
+        return list(
+            table_lines(make_table(["name", "number"], [(f"row {n}", n) for n in range(size)]))
+        )
 
     assert lines(11)[:2] == [click.style("  name    number", dim=True), "  row 0        0"]
     assert grows_linearly(lines, 2_000)
@@ -109,3 +113,11 @@ def test_templates(template: str, expected: str) -> None:
     item.counts = SimpleNamespace(kept=1205)
     values = {"mean": 1.0, "zero": 0, "short": "ab", "ready": styled("x", bold=True)}
     assert spell(template, item, **values) == expected
+
+
+def test_tables_align_and_hide_columns_that_they_have() -> None:
+    """A misspelled name in `tables.toml` would have no effect."""
+    descriptions = tomllib.loads(Path(tables.__file__).with_suffix(".toml").read_text("utf-8"))
+    for name, about in descriptions.items():
+        named = {*about.get("left", ()), *about.get("hidden", ())}
+        assert named <= about.get("columns", {}).keys(), name

@@ -18,7 +18,7 @@ from fastrec.cli import COMMANDS, cli, python_name
 from fastrec.cli.options import options_by_heading
 from fastrec.filters import Filters, matches_any
 from fastrec.normalize.options import Options
-from fastrec.parameters import FILTERS, OUTCOMES, FilterArguments
+from fastrec.parameters import FILTERS, NAME_FILTERS, OUTCOMES
 
 NAMES = cli.list_commands(click.Context(cli))
 OWN = {
@@ -108,7 +108,7 @@ def test_filters_have_one_list() -> None:
 
     The questions of a file become hashes.
     """
-    assert list(FILTERS) == list(FilterArguments.__annotations__)
+    assert set(NAME_FILTERS) < set(FILTERS)
     assert [name for name in FILTERS if name != "questions"] == list(Filters.__struct_fields__)
     types = {field.name: field.type for field in msgspec.structs.fields(Filters)}
     assert tuple(name for name, kind in types.items() if kind is bool) == OUTCOMES

@@ -24,7 +24,7 @@ import fastrec
 from fastrec.cli import cli
 from fastrec.commands import cat as module
 from fastrec.commands.generate import Recipe, lines
-from fastrec.corpus import scan
+from fastrec.corpus import reader, scan
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import CorpusError, ShardError, UsageError
 from fastrec.filters import Filters
@@ -143,7 +143,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return skim_lines(part)
 
     monkeypatch.setattr(module, "skim_lines", spy)
-    monkeypatch.setattr(scan, "skim_lines", spy)
+    monkeypatch.setattr(reader, "skim_lines", spy)
     return names
 
 

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 import fastrec
 from fastrec.cli import cli
-from fastrec.cli.tables import print_groups
+from fastrec.cli.checks import print_groups
 from fastrec.commands.generate import Recipe, labelled_lines
 from fastrec.commands.rejects import Rejects, rejects
 from fastrec.corpus.rejects import decode_rejected

@@ -12,6 +12,13 @@ from fastrec.commands.import_logs import Import, import_logs
 from fastrec.harnesses.convert import Converter, LineMaker
 from fastrec.harnesses.log import Sample
 from fastrec.harnesses.metadata import own_names
+from fastrec.harnesses.recognise import role_in
+
+
+def role_of(name: str, head: bytes, path: str) -> str | None:
+    """The role of a file among those of one harness."""
+    found = role_in(path, head, [name])
+    return found[1] if found else None
 
 
 def lines_of(converter: Converter, sample: Sample) -> list[tuple[str, bytes]]:

@@ -18,7 +18,7 @@ from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.inspect import LogSlice
 from fastrec.harnesses.log import FoundFile, Log, LogPlan
 from fastrec.harnesses.recognise import head_of
-from tests.harnesses.converting import lines_of
+from tests.harnesses.converting import lines_of, role_of
 
 STORED = 0
 DEFLATE = 8
@@ -47,7 +47,7 @@ class Imported(NamedTuple):
 def log_at(path: str | Path) -> Log:
     """The log in a file, which must be one of Inspect."""
     name = str(path)
-    role = inspect.role_of(head_of(name), name)
+    role = role_of("inspect", head_of(name), name)
     assert role is not None
     return Log("inspect", name, (FoundFile(name, 0, role),))
 

@@ -13,7 +13,7 @@ from fastrec.commands.import_logs.discover import logs_among
 from fastrec.harnesses import lm_eval
 from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.log import FoundFile, Grouped, Log, LogPlan
-from fastrec.harnesses.recognise import head_of
+from fastrec.harnesses.recognise import head_of, role_in
 from tests.harnesses.converting import lines_of
 
 DATE = "2025-03-01T10-00-00.123456"
@@ -119,8 +119,8 @@ def write_log(
 def found_in(directory: Path) -> list[FoundFile]:
     """The files of lm-eval in a directory, by their content."""
     paths = sorted(path for path in directory.rglob("*") if path.is_file())
-    roles = [(path, lm_eval.role_of(head_of(str(path)), str(path))) for path in paths]
-    return [FoundFile(str(path), path.stat().st_size, role) for path, role in roles if role]
+    roles = [(path, role_in(str(path), head_of(str(path)), ["lm-eval"])) for path in paths]
+    return [FoundFile(str(path), path.stat().st_size, role[1]) for path, role in roles if role]
 
 
 def grouped(directory: Path) -> Grouped:

@@ -21,6 +21,7 @@ from fastrec.harnesses.inspect import files as archives
 from fastrec.harnesses.inspect.files import opened_archive
 from fastrec.harnesses.recognise import head_of
 from fastrec.storage import storage_of
+from tests.harnesses.converting import role_of
 from tests.harnesses.inspect_logs import (
     DEFLATE,
     STORED,
@@ -173,13 +174,13 @@ def test_an_archive_without_a_header(tmp_path):
 def test_other_archives_are_no_logs(tmp_path):
     path = tmp_path / "data.zip"
     path.write_bytes(archive([("word/document.xml", b"<xml/>"), ("header.txt", b"")]))
-    assert inspect.role_of(head_of(str(path)), str(path)) is None
+    assert role_of("inspect", head_of(str(path)), str(path)) is None
     path.write_bytes(path.read_bytes()[:-30])
-    assert inspect.role_of(head_of(str(path)), str(path)) is None
+    assert role_of("inspect", head_of(str(path)), str(path)) is None
     path.write_bytes(archive([("samples/cat.json", b"{}"), ("samples/dog_epoch.json", b"{}")]))
-    assert inspect.role_of(head_of(str(path)), str(path)) is None
+    assert role_of("inspect", head_of(str(path)), str(path)) is None
     path.write_bytes(archive([("readme.txt", b"a log"), ("header.json", header())]))
-    assert inspect.role_of(head_of(str(path)), str(path)) == "eval"
+    assert role_of("inspect", head_of(str(path)), str(path)) == "eval"
 
 
 LOG = archive(
@@ -202,7 +203,7 @@ def test_random_damage_is_a_log_error(tmp_path_factory, changes, end):
         data[position] = byte
     path = tmp_path_factory.getbasetemp() / "damaged.eval"
     path.write_bytes(data[:end])
-    if inspect.role_of(bytes(data[:end]), str(path)) == "eval":
+    if role_of("inspect", bytes(data[:end]), str(path)) == "eval":
         with contextlib.suppress(LogError):
             imported(path)
 

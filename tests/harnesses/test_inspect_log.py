@@ -12,7 +12,7 @@ import pytest
 import fastrec
 from fastrec.errors import LogError
 from fastrec.harnesses import inspect
-from fastrec.harnesses.inspect.files import role_of
+from tests.harnesses.converting import role_of
 from tests.harnesses.inspect_logs import (
     archive,
     assistant,
@@ -69,11 +69,11 @@ def test_documents_of_any_indentation_and_archives_give_the_same_records(tmp_pat
 def test_documents_are_told_by_their_keys():
     head = header(entry("match"))
     usual = json.dumps(head).encode()
-    assert role_of(usual, "x") == "json"
-    assert role_of(json.dumps(head, indent=4).encode(), "x") == "json"
-    assert role_of(json.dumps(head, sort_keys=True).encode(), "x") == "json"
-    assert role_of(usual[:200], "x") == "json", "only the beginning is seen"
-    assert role_of(b" \n\t" + usual, "x") == "json"
+    assert role_of("inspect", usual, "x") == "json"
+    assert role_of("inspect", json.dumps(head, indent=4).encode(), "x") == "json"
+    assert role_of("inspect", json.dumps(head, sort_keys=True).encode(), "x") == "json"
+    assert role_of("inspect", usual[:200], "x") == "json", "only the beginning is seen"
+    assert role_of("inspect", b" \n\t" + usual, "x") == "json"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_documents_are_told_by_their_keys():
 )
 def test_other_files_are_no_logs(tmp_path, text):
     (tmp_path / "file").write_bytes(text)
-    assert role_of(text, str(tmp_path / "file")) is None
+    assert role_of("inspect", text, str(tmp_path / "file")) is None
 
 
 # Runs that did not finish, and other versions

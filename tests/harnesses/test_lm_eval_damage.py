@@ -19,6 +19,7 @@ from fastrec.harnesses import lm_eval
 from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.lm_eval import files as lines
 from fastrec.harnesses.log import HEAD_BYTES, Log
+from fastrec.harnesses.recognise import role_in
 from tests.harnesses.converting import lines_of
 from tests.harnesses.lm_eval_logs import (
     choice,
@@ -82,13 +83,13 @@ def head(value: Any, indent: int | None = None) -> bytes:
     ],
 )
 def test_roles(text: bytes, role: str | None) -> None:
-    assert lm_eval.role_of(text, "any name") == role
+    assert role_in("any name", text, ["lm-eval"]) == (role and ("lm-eval", role))
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_have_a_role_or_none(text: bytes) -> None:
-    lm_eval.role_of(text, "x")
-    lm_eval.role_of(b'{"results": {' + text, "x")
+    role_in("x", text, ["lm-eval"])
+    role_in("x", b'{"results": {' + text, ["lm-eval"])
 
 
 def test_every_cut_is_named_or_harmless(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fastrec.cli.normalize import import_logs as command
-from fastrec.harnesses.registry import HARNESS_NAMES, HARNESSES, harness_named
+from fastrec.harnesses.registry import HARNESSES, harness_named
 
 ROOT = Path(__file__).parents[2]
 TITLES = [harness.title for harness in HARNESSES.values()]
@@ -20,7 +20,7 @@ def titles_in(sentence: str) -> list[str]:
     return re.split(r", | and ", text)
 
 
-@pytest.mark.parametrize("name", HARNESS_NAMES)
+@pytest.mark.parametrize("name", HARNESSES)
 def test_every_harness_has_the_functions_of_the_interface(name: str) -> None:
     module = harness_named(name)
     assert hasattr(module, "role_of") or HARNESSES[name].roles
@@ -29,7 +29,7 @@ def test_every_harness_has_the_functions_of_the_interface(name: str) -> None:
 
 def test_the_command_knows_all_harnesses() -> None:
     option = next(one for one in command.params if one.name == "from_")
-    assert list(option.type.choices) == ["auto", *HARNESS_NAMES]  # type: ignore[attr-defined]
+    assert list(option.type.choices) == ["auto", *HARNESSES]  # type: ignore[attr-defined]
     [known] = re.findall(r"Known are ([^.]*)\.", command.help or "")
     assert titles_in(known) == TITLES
 

@@ -588,7 +588,7 @@ def csv_rows() -> list[tuple[int, list[str]]]:
     """The rows of a table whose blocks are those of a replaced `shard_at`, each with its first
     line.
     """
-    return list(table._csv_cells("t.csv", table._Lines("t.csv", None), ","))
+    return list(table._csv_cells("t.csv", table._Lines("t.csv", table._WHOLE), ","))
 
 
 csv_text = st.text(st.sampled_from('a,;"\n\r é\x85\u2028\x00'), max_size=40)
@@ -635,7 +635,7 @@ def test_time_is_linear_in_the_size_of_a_cell(
             table, "shard_at", lambda _: SimpleNamespace(read_text=lambda: iter(texts))
         )
         if start.startswith(b"{"):
-            assert len(list(table._json_rows("t.jsonl", None))) == 1
+            assert len(list(table._json_rows("t.jsonl", table._WHOLE))) == 1
         else:
             assert len(csv_rows()) == 2
 

@@ -37,7 +37,7 @@ from tests.normalize.nights import (
     kinds_in,
     work_files,
 )
-from tests.normalize.normalizing import StopAfter, normalized, shuffled_shards, without_long
+from tests.normalize.normalizing import Corpus, StopAfter, normalized, shuffled_shards, without_long
 from tests.normalize.piles import MODELS, Pile, answers, record
 from tests.normalize.test_failures import names_in
 from tests.running import run_here
@@ -472,3 +472,26 @@ def test_standard_input_is_never_reused(scene: Nights, monkeypatch: pytest.Monke
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
         full = normalized([*scene.pile.paths, "-"], scene.folder / f"full-{epoch}", **scene.content)
         check_same(contents(scene.out), contents(full.path))
+
+
+@pytest.mark.parametrize("schema", ["auto", "0.2.0"])
+def test_damage_that_is_noticed_late_does_not_lose_a_stream(schema: str, tmp_path: Path) -> None:
+    """The run starts again, and has the records that it has read from the pipe before."""
+    scene = first_night(tmp_path)
+    scene.content["schema"] = schema
+    scene.run()
+    before = Corpus(scene.out).line_counts["kept"]
+    for path in scene.out.glob("part-*.zst"):
+        damage(path, "flipped", in_secret=True)
+    reader, writer = os.pipe()
+    new = [
+        record(f"eval-{evaluation}", MODELS[5], question)
+        for evaluation in range(4)
+        for question in range(6)
+    ]
+    os.write(writer, b"".join(line + b"\n" for line in new))
+    os.close(writer)
+    result = run([*scene.pile.paths, f"/dev/fd/{reader}"], scene.out, scene.options())
+    os.close(reader)
+    assert any("is damaged: " in notice for notice in result.notices), result.notices
+    assert result.summary.line_counts.kept == before + len(new)

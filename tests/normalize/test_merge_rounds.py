@@ -200,7 +200,7 @@ def test_the_driver_drops_the_fences_of_runs_that_will_be_merged(
     class Watched(pass1_driver._Pass1):
         def _add(self, result: SortResult) -> None:
             super()._add(result)
-            results = self._finished.values()
+            results = self._finished
             fences = sum(len(run.fences) for result in results for run in result.runs)
             files = {file for result in results for file in result.files}
             kept = {path for result in results for path in (result.rejects, result.statistics)}

@@ -9,9 +9,11 @@ import shutil
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import click
 import pytest
 import zstandard
 
+from fastrec.cli import normalize as command
 from fastrec.cli.normalize import normalize
 from fastrec.filters import FilterArguments, Filters
 from fastrec.limits import Limits, use_limits
@@ -181,6 +183,16 @@ def test_all_cores_work_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "CORES", jobs.default)
     assert jobs.default == len(os.sched_getaffinity(0))
     assert Options().jobs == jobs.default
+
+
+@pytest.mark.parametrize("default", [0, 3])
+def test_an_integer_is_one_on_the_command_line(
+    default: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its default."""
+    monkeypatch.setitem(DEFAULTS, "level", default)
+    [level] = [param for param in command._list_options() if param.name == "level"]
+    assert level.type is click.INT
 
 
 def test_every_option_is_tried(scene: Scene) -> None:

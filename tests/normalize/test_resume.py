@@ -424,7 +424,7 @@ def test_too_little_space_is_noticed_before_the_work(
     shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the estimated disk usage exceeds the free space, a notice says so."""
-    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=10, f_frsize=1))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
     heard: list[str] = []
     report = use_limits(A_TASK_EACH)(run)(
         [shards], tmp_path / "out", Options(), notice=heard.append

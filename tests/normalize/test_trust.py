@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import tempfile
 from array import array
 from collections.abc import Callable
@@ -408,7 +409,7 @@ def test_parts_that_are_not_written_as_runs_need_no_space(
 ) -> None:
     """The work directory needs space for the text of a corpus only if it is judged."""
     stored = sum(part.stat().st_size for part in corpus.glob("part-*.jsonl*"))
-    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=2 * stored, f_frsize=1))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * stored))
     for number, (options, expected) in enumerate(
         [({}, 0), ({"judge": True}, 1), ({"model": "org/a"}, 0)]
     ):

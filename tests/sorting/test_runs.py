@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import random
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from xxhash import xxh3_128
 
 from fastrec.errors import DamagedFileError
 from fastrec.sorting.files import BlockReader, ViewsWriter, read_blocks, write_blocks
-from fastrec.sorting.gather import Fences, Window, gather, slice_run
+from fastrec.sorting.gather import Window, gather, slice_run
 from fastrec.sorting.runs import Origins, Run, spill
 from fastrec.storage import fingerprint
 from fastrec.storage.local import LOCAL
@@ -153,28 +152,6 @@ def test_every_record_is_gathered_once_and_sorted(
     then by bytes.
     """
     check(pile, block_rows, window_bytes, sorted(set(cuts)), blocks_per_fence)
-
-
-@given(
-    piles, st.sampled_from([1, 2, 7]), st.lists(keys, max_size=6), st.randoms(use_true_random=False)
-)
-def test_slices_do_not_depend_on_the_order_of_ranges(
-    pile: list[list[Item]], block_rows: int, cuts: list[bytes], rng: random.Random
-) -> None:
-    """`Fences` remembers the last range; whichever it was, it finds the fences that belong to the
-    next one.
-    """
-    ranges = list(pairwise([None, *sorted(set(cuts)), None]))
-    rng.shuffle(ranges)
-    with tempfile.TemporaryDirectory() as folder:
-        runs = spilled(folder, pile, block_rows)
-        fences = Fences(runs)
-        for low, high in ranges:
-            found = fences.places(low, high)
-            slices = [
-                slice_run(run, low, high, places) for run, places in zip(runs, found, strict=True)
-            ]
-            assert slices == [slice_run(run, low, high) for run in runs]
 
 
 @pytest.mark.pairwise

@@ -10,6 +10,7 @@
 import math
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import chain, groupby
@@ -19,7 +20,6 @@ from fastrec.commands.check_pairs.files import WHERE, Pair, find_pairs, name_fin
 from fastrec.commands.check_pairs.rows import (
     CheckedPiece,
     CheckTask,
-    Piece,
     Rows,
     Tally,
     check_task,
@@ -147,21 +147,28 @@ def compare_score(
         return "no rows"
     score = float(result.score)
     means = [total / size for size, total, _ in _sums(answered, failed, result.metric)]
-    if not math.isfinite(score) or not all(map(math.isfinite, means)):
+    if not all(map(math.isfinite, [score, *means])):
         return "too large"
     tolerance = _tolerance(result.score, result.metric)
-    factors = _factors(result.metric)
-    if any(abs(mean * factor - score) <= tolerance for mean in means for factor in factors):
+    # The factors by which a mean is the score.
+    factors = [
+        factor
+        for factor in (1, 100)
+        if any(abs(mean * factor - score) <= tolerance for mean in means)
+    ]
+    if set(factors).intersection(_factors(result.metric)):
         return None
     if _may_be_no_mean(result):
         return "not a mean"
     found = result.score
-    if any(abs(mean * 100 - score) <= tolerance for mean in means):
+    if factors:
         found += "; it is 100 times the mean, but max_score is not 100"
     what = f"the mean of {counted(rows, 'row')}, {means[0]:.6g}"
-    return expected(
-        "pair.score", what, found, f"$.evaluation_results[{number}].score_details.score"
-    )
+    return expected("pair.score", what, found, f"{_details_path(number)}.score")
+
+
+def _details_path(number: int) -> str:
+    return f"$.evaluation_results[{number}].score_details"
 
 
 def _size_finding(result: Result, number: int, answered: Tally, failed: Tally) -> Finding | None:
@@ -170,15 +177,13 @@ def _size_finding(result: Result, number: int, answered: Tally, failed: Tally) -
     Samples with several repeats have several rows.
     """
     stated = result.num_samples
-    found = (answered.rows, answered.rows + failed.rows)
-    if (
-        stated is None
-        or not found[1]
-        or any(rows and stated > 0 and rows % stated == 0 for rows in found)
-    ):
+    total = answered.rows + failed.rows
+    if stated is None or not total:
         return None
-    path = f"$.evaluation_results[{number}].score_details.uncertainty.num_samples"
-    return expected("pair.num_samples", f"{found[1]:,}, the number of rows", f"{stated:,}", path)
+    if stated > 0 and any(rows and rows % stated == 0 for rows in (answered.rows, total)):
+        return None
+    path = f"{_details_path(number)}.uncertainty.num_samples"
+    return expected("pair.num_samples", f"{total:,}, the number of rows", f"{stated:,}", path)
 
 
 def _standard_error_finding(
@@ -194,7 +199,6 @@ def _standard_error_finding(
     if stated is None or _may_be_no_mean(result) or result.num_samples not in (None, *rows):
         return None
     tolerance = _tolerance(repr(stated), result.metric)
-    factors = _factors(result.metric)
     errors = []
     for size, total, squares in _sums(answered, failed, result.metric):
         mean = total / size
@@ -205,43 +209,41 @@ def _standard_error_finding(
             least = math.sqrt(max(variance - rounding, 0) / divisor)
             most = math.sqrt(max(variance + rounding, 0) / divisor)
             errors.append((least + most) / 2)
-            for factor in factors:
+            for factor in _factors(result.metric):
                 if factor * least - tolerance <= stated <= factor * most + tolerance:
                     return None
     if not errors or not all(map(math.isfinite, errors)):
         return None
-    path = f"$.evaluation_results[{number}].score_details.uncertainty.standard_error.value"
+    path = f"{_details_path(number)}.uncertainty.standard_error.value"
     what = f"the standard error of the mean of the rows, {errors[0]:.6g}"
     return expected("pair.standard_error", what, str(stated), path)
 
 
 def _sums(answered: Tally, failed: Tally, metric: Metric) -> Iterator[tuple[int, float, float]]:
     """Yield count, sum and sum of squares by each way of counting, the usual one first."""
-    sums: list[tuple[float, ...]] = [
-        (answered.score, answered.squares, failed.score, failed.squares)
-    ]
     names = metric.metric_id, metric.metric_name, metric.metric_kind, metric.evaluation_description
-    if metric.score_type == "binary" or _words_of(names) & _LIKE_ACCURACY:
-        sums.append((answered.correct, answered.correct, failed.correct, failed.correct))
-    everything = answered.rows + failed.rows
-    for total, squares, of_errors, squares_of_errors in sums:
+    is_accuracy = metric.score_type == "binary" or not _LIKE_ACCURACY.isdisjoint(_words_of(names))
+    rows = answered.rows + failed.rows
+    for _ in range(1 + is_accuracy):
         if answered.rows:
-            yield answered.rows, total, squares
+            yield answered.rows, answered.score, answered.squares
         if failed.rows:
-            yield everything, total + of_errors, squares + squares_of_errors
-            yield everything, total, squares
+            yield rows, answered.score + failed.score, answered.squares + failed.squares
+            yield rows, answered.score, answered.squares
+        answered, failed = answered.by_verdict(), failed.by_verdict()
 
 
 def _tolerance(written: str, metric: Metric) -> float:
     """Return by how much the mean may differ from a score, by the decimals that are written."""
     value = Decimal(written)
     least = max(2.0**-23 * abs(float(value)), 1e-9)
-    if value == value.to_integral_value() and not _is_percentage(metric):
+    is_percentage = _is_percentage(metric)
+    if value == value.to_integral_value() and not is_percentage:
         return least
     exponent = value.as_tuple().exponent
-    decimals = -exponent if isinstance(exponent, int) and exponent < 0 else 0
+    decimals = max(-exponent, 0) if isinstance(exponent, int) else 0
     is_out_of_more = isinstance(metric.max_score, float | int) and metric.max_score > 1
-    if abs(value) < 1 and not _is_percentage(metric) and not is_out_of_more:
+    if abs(value) < 1 and not is_percentage and not is_out_of_more:
         decimals = max(decimals, 2)
     # A little more, because 0.125 is rounded to 0.12 or 0.13, and both differ by more than half a
     # unit as doubles.
@@ -263,7 +265,7 @@ def _may_be_no_mean(result: Result) -> bool:
     names = [metric.metric_id, metric.metric_name, metric.metric_kind]
     if not any(names):
         names = [result.id, metric.evaluation_description or result.name]
-    return bool(_words_of(names) & _NOT_MEANS) or any(
+    return not _NOT_MEANS.isdisjoint(_words_of(names)) or any(
         _OF_SEVERAL.search(name.lower()) for name in names if name
     )
 
@@ -274,10 +276,8 @@ def _words_of(names: Iterable[str | None]) -> set[str]:
     >>> sorted(_words_of(["ROUGE1", None, "exact_match"]))
     ['exact', 'match', 'rouge', 'rouge1']
     """
-    texts = [name.lower() for name in names if name]
-    return {
-        word for pattern in (_WORDS, _LETTERS) for text in texts for word in pattern.findall(text)
-    }
+    text = " ".join(filter(None, names)).lower()
+    return {*_WORDS.findall(text), *_LETTERS.findall(text)}
 
 
 def check_pairs(
@@ -316,12 +316,11 @@ def check_pairs(
     progress.start("check", size)
     checked = zip(pieces, chain.from_iterable(results), strict=True)
     for _, group in groupby(checked, key=lambda both: id(both[0].pair)):
-        parts = []
-        for piece, result in group:
+        parts = list(group)
+        for piece, result in parts:
             counts = result.rows.counts
             progress.advance(piece.estimated_text, counts["rows"], counts["invalid"])
-            parts.append((piece, result))
-        check.add(parts)
+        check.add(parts[0][0].pair, [result for _, result in parts])
     progress.finish()
     return check.finish(time.perf_counter() - started)
 
@@ -331,12 +330,13 @@ class _Check:
         self._report = report
         self._groups = FindingGroups()
         self._folders: set[str] = set()
+        self._not_compared: Counter[str] = Counter()
 
-    def add(self, parts: Sequence[tuple[Piece, CheckedPiece]]) -> None:
+    def add(self, pair: Pair, pieces: Sequence[CheckedPiece]) -> None:
         report = self._report
-        pair = parts[0][0].pair
-        first = parts[0][1]
-        report.bad_files += dict.fromkeys(checked.error for _, checked in parts if checked.error)
+        first = pieces[0]
+        errors = list(filter(None, [piece.error for piece in pieces]))
+        report.bad_files += dict.fromkeys(errors)
         if first.is_ignored:
             report.ignored += 1
             return
@@ -353,11 +353,11 @@ class _Check:
         if len(pair.samples) > 1:
             finding = expected("pair.several_samples", "one samples file", pair.sample_names)
             self._find(path, finding)
-        if any(checked.error for _, checked in parts):
+        if errors:
             return  # a file counts as a whole or not at all
         rows = Rows()
-        for _, checked in parts:
-            rows += checked.rows
+        for piece in pieces:
+            rows += piece.rows
         self._add_rows(pair, first.aggregate, rows)
 
     def _find(self, path: str, *findings: Finding) -> None:
@@ -368,8 +368,9 @@ class _Check:
         """Check what depends on all rows of a pair."""
         report = self._report
         total = rows.counts["rows"]
+        invalid = rows.counts["invalid"]
         report.rows += total
-        report.invalid += rows.counts["invalid"]
+        report.invalid += invalid
         report.text_bytes += rows.counts["text_bytes"]
         self._groups.merge(rows.groups)
         if not pair.samples:
@@ -394,29 +395,26 @@ class _Check:
                 self._find(pair.aggregate, expected("pair.total_rows", what, found, where))
         report.results += len(aggregate.results)
         for number, result in enumerate(aggregate.results):
-            tallies = rows.tallies[number, False], rows.tallies[number, True]
-            if finding := _size_finding(result, number, *tallies):
-                self._find(pair.aggregate, finding)
-            verdict = compare_score(result, number, *tallies)
-            if rows.counts["invalid"]:
-                verdict = "invalid rows"
+            compared = result, number, rows.tallies[number, False], rows.tallies[number, True]
+            findings = [_size_finding(*compared)]
+            verdict = "invalid rows" if invalid else compare_score(*compared)
             if verdict is None:
                 report.reproduced += 1
-                if finding := _standard_error_finding(result, number, *tallies):
-                    self._find(pair.aggregate, finding)
+                findings.append(_standard_error_finding(*compared))
             elif isinstance(verdict, Finding):
                 report.different += 1
-                self._find(pair.aggregate, verdict)
+                findings.append(verdict)
             else:
-                report.not_compared[verdict] = report.not_compared.get(verdict, 0) + 1
+                self._not_compared[verdict] += 1
+            self._find(pair.aggregate, *filter(None, findings))
 
     def finish(self, seconds: float) -> PairCheck:
         report = self._report
-        report.codes = dict(self._groups.codes)
+        codes = self._groups.codes
+        report.codes = dict(codes)
         report.groups = self._groups.in_order()
-        total = sum(report.codes.values())
-        report.warnings = sum(report.codes.get(code, 0) for code in PAIR_WARNINGS)
-        report.errors = total - report.warnings
-        report.not_compared = dict(sorted(report.not_compared.items()))
+        report.warnings = sum(codes[code] for code in PAIR_WARNINGS)
+        report.errors = codes.total() - report.warnings
+        report.not_compared = dict(sorted(self._not_compared.items()))
         report.seconds = seconds
         return report

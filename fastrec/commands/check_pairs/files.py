@@ -82,18 +82,14 @@ def place_of(folder: Sequence[str], given: int) -> Place:
     if len(folder) >= 4 and folder[-4] == "data":
         return Place("data", tuple(folder[-3:]), 3)
     roots = [number for number, name in enumerate(folder) if name == "data" and number >= given - 1]
-    if roots:
-        below = folder[roots[-1] + 1 :]
-        return Place("data", tuple(below[-3:]), len(below))
-    below = folder[given:]
-    return Place("unknown", tuple(below[-3:]), len(below))
+    below = folder[roots[-1] + 1 if roots else given :]
+    return Place("data" if roots else "unknown", tuple(below[-3:]), len(below))
 
 
 def _folder_findings(place: Place) -> Iterator[Finding]:
     if place.layout == "data" and place.depth != 3:
-        yield expected(
-            "name.depth", f"three folders below data: {'/'.join(_LEVELS)}", str(place.depth)
-        )
+        what = f"three folders below data: {'/'.join(_LEVELS)}"
+        yield expected("name.depth", what, str(place.depth))
     for name in place.folders:
         if name == "data":
             yield expected("name.data", "no folder called data below data", "one")
@@ -110,10 +106,10 @@ def _file_findings(name: str, stem: str, folder: Sequence[str], place: Place) ->
         if "/".join(folder[len(folder) - place.depth :]) != digits:
             where = quoted("/".join(folder[-4:]))
             yield expected("name.flat", f"the folder flat/objects/{digits}", where)
-    matched = _SAMPLES.fullmatch(name)
-    if matched and matched["more"]:
+    samples = _SAMPLES.fullmatch(name)
+    if samples and samples["more"]:
         yield expected("name.samples", f"the name {utf8(stem)}_samples.jsonl", quoted(name))
-    if matched and matched["packed"]:
+    if samples and samples["packed"]:
         yield expected("name.compressed", "a plain file", quoted(name))
 
 
@@ -196,11 +192,8 @@ def find_pairs(directories: Iterable[str]) -> tuple[list[Pair], int, list[str]]:
     for directory in map(without_file_protocol, directories):
         storage = storage_of(directory)
         if not is_url(directory) and not storage.is_directory(directory):
-            why = (
-                "is a file: name its directory"
-                if storage.exists(directory)
-                else "there is no such directory"
-            )
+            is_file = storage.exists(directory)
+            why = "is a file: name its directory" if is_file else "there is no such directory"
             problems.append(f"  {shown(directory)}: {why}")
             continue
         absolute = directory if is_url(directory) else os.path.abspath(directory)  # noqa: PTH100 - as given
@@ -235,11 +228,8 @@ def _in_store(directory: str) -> Iterator[_Folder]:
     paths, shards = shards_below(directory, lambda name: _SAMPLES.fullmatch(name) is not None)
     for folder, files in groupby(sorted(map(parent_and_name, paths)), key=lambda path: path[0]):
         if "/." not in folder.removeprefix(directory.rstrip("/")):
-            yield (
-                folder,
-                [name for _, name in files if not name.startswith(".")],
-                shards.__getitem__,
-            )
+            names = [name for _, name in files if not name.startswith(".")]
+            yield folder, names, shards.__getitem__
 
 
 def _pairs_in(
@@ -258,11 +248,7 @@ def _pairs_in(
             by_stem.setdefault(name.removesuffix(".json"), [])
     for stem, samples in sorted(by_stem.items()):
         try:
-            shards = []
-            for name in samples:
-                shards.append(find_shard(join(parent, name)))
-                if shards[-1].stream:
-                    raise ShardError(shards[-1].path, "is not a regular file")  # noqa: TRY301 - as other bad files
+            shards = [find_shard(join(parent, name)) for name in samples]
         except ShardError as exc:
             bad_files.append(str(exc))
             continue

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 from xxhash import xxh3_64_intdigest
 
 from fastrec.commands.check_pairs.files import WHERE, Pair, model_finding, path_finding
@@ -64,6 +65,10 @@ class Tally(Sums):
     correct: int = 0
     squares: float = 0.0  # of scores
 
+    def by_verdict(self) -> Self:
+        """The sums if the verdict counts in place of the score."""
+        return replace(self, score=self.correct, squares=self.correct)
+
 
 class Rows(SliceFindings):
     """The rows of slices.
@@ -104,10 +109,9 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None) -> Rows:
         found.hashes.extend(map(xxh3_64_intdigest, filter(bytes.strip, lines)))
         for number, secret in secrets_of([*map(_searched, batch.records)]):
             found.groups.add(secret, Location(source, batch.numbers[number]))
-        if batch.blank:
-            for number, text in enumerate(lines[: batch.lines], judged.line):
-                if not text.strip():
-                    found.groups.add(_BLANK, Location(source, number))
+        for number, text in enumerate(lines[: batch.lines] if batch.blank else (), judged.line):
+            if not text.strip():
+                found.groups.add(_BLANK, Location(source, number))
         _check_rows(judged, joiner, found, source)
     found.counts["text_bytes"] = stats.text_bytes
     return found
@@ -123,12 +127,12 @@ def _searched(record: Any) -> bytes:
 def _label_finding(kind: type[Any], label: str) -> Finding | None:
     """Find a row that is valid by another version than its label, or by an early one."""
     schema = schema_of_class(kind)
-    found = f"one of {schema.name}"
+    judged_as = f"one of {schema.name}"
     if label not in schema.labels:
-        return expected("pair.version", f"a record of {label}", found, "$.schema_version")
+        return expected("pair.version", f"a record of {label}", judged_as, "$.schema_version")
     if schema.name not in _TAKEN:
         what = f"a record of {' or '.join(_TAKEN)}"
-        return expected("pair.old_version", what, found, "$.schema_version")
+        return expected("pair.old_version", what, judged_as, "$.schema_version")
     return None
 
 
@@ -136,9 +140,9 @@ _Joined = tuple[int | None, list[Finding]]
 
 
 def _check_rows(
-    judged: JudgedChunk, joiner: Callable[..., _Joined] | None, found: Rows, source: str
+    judged: JudgedChunk, joiner: Callable[..., _Joined] | None, rows: Rows, source: str
 ) -> None:
-    tallies = found.tallies
+    tallies = rows.tallies
     batch = judged.batch
     # The hash alone does not tell which rows are wrong: it may be the right one of another row.
     wrong_hashes = {(wrong.sample_id, wrong.given) for wrong in batch.replaced}
@@ -150,9 +154,9 @@ def _check_rows(
         ids = record.evaluation_id, record.model_id, record.evaluation_name, result_id
         result, findings = joiner(*ids) if joiner else (None, [])
         for finding in [mismatch, *findings] if mismatch else findings:
-            found.groups.add(finding, Location(source, line))
+            rows.groups.add(finding, Location(source, line))
         if wrong_hashes and (record.sample_id, record.sample_hash) in wrong_hashes:
-            found.groups.add(_WRONG_HASH, Location(source, line))
+            rows.groups.add(_WRONG_HASH, Location(source, line))
         if result is None:
             continue
         tally = tallies[result, bool(record.error)]
@@ -201,13 +205,14 @@ def _joiner(aggregate: Aggregate) -> Callable[..., _Joined]:
         by_name[result.name].append(number)
 
     def result_of(name: str, result_id: str | UnsetType) -> int | Finding:
+        if result_id in by_id:
+            return by_id[result_id]
         if result_id is not UNSET:
             known = "results in the aggregate"
             if results:
                 known = f"the id of one of the {len(results):,} results"
             path = "$.evaluation_result_id"
-            unknown = expected("pair.unknown_result", known, quoted(result_id), path)
-            return by_id.get(result_id, unknown)
+            return expected("pair.unknown_result", known, quoted(result_id), path)
         named = by_name.get(name, [])
         without_id = [number for number in named if results[number].id is None]
         for fitting in (named, without_id, range(len(results))):
@@ -225,8 +230,8 @@ def _joiner(aggregate: Aggregate) -> Callable[..., _Joined]:
         for field, value in (("evaluation_id", evaluation), ("model_id", model)):
             stated = getattr(aggregate, field)
             if value != stated:
-                path = f"$.{field}"
-                findings.append(expected(f"pair.{field}", quoted(stated), quoted(value), path))
+                names = quoted(stated), quoted(value)
+                findings.append(expected(f"pair.{field}", *names, f"$.{field}"))
         result = result_of(name, result_id)
         if isinstance(result, Finding):
             return None, [*findings, result]
@@ -303,11 +308,11 @@ def _check_piece(
     pair = piece.pair
     try:
         if pair.aggregate:
-            found, findings = read(pair.aggregate)
-            if isinstance(found, Aggregate):
-                checked.aggregate = found
+            aggregate, findings = read(pair.aggregate)
+            if isinstance(aggregate, Aggregate):
+                checked.aggregate = aggregate
             else:
-                checked.is_ignored = not (found.is_meant or pair.is_meant)
+                checked.is_ignored = not (aggregate.is_meant or pair.is_meant)
             if piece.is_first and not checked.is_ignored:
                 checked.findings += findings
         if piece.is_first and checked.aggregate:
@@ -318,9 +323,8 @@ def _check_piece(
     except ShardError as exc:
         checked.error = str(exc)
     except OSError as exc:
-        checked.error = (
-            f"{shown(os.fsdecode(exc.filename or pair.folder))}: cannot be read: {exc.strerror}"
-        )
+        path = os.fsdecode(exc.filename or pair.folder)
+        checked.error = f"{shown(path)}: cannot be read: {exc.strerror}"
     return checked
 
 
@@ -329,9 +333,8 @@ def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:
     stated = aggregate.stated
     if stated is None:
         if pair.samples:
-            yield expected(
-                "pair.not_stated", f"a statement about {pair.sample_names}", "none", WHERE
-            )
+            what = f"a statement about {pair.sample_names}"
+            yield expected("pair.not_stated", what, "none", WHERE)
         return
     if finding := path_finding(stated.file_path, pair):
         yield finding

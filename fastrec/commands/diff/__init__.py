@@ -2,8 +2,8 @@
 
 1. Read both manifests and summaries; refuse corpora that cannot be compared (`plan`).
 2. Cut both corpora into ranges of sort positions (`plan`).
-3. One task per range matches records by their columns (`records`), counts what differs (`compare`),
-   and reads the lines of pairs with different fingerprints (`fields`).
+3. Match the records of each range by their columns, and count what differs (`compare`). Tasks
+   read the lines of pairs with different fingerprints (`fields`).
 4. Test the differences for significance, and decide about failures.
 
 Two matched records are equal if their lines have equal 64-bit fingerprints and equal sizes. The
@@ -15,14 +15,15 @@ import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Any, Literal, Unpack
 
 import msgspec
 
-from fastrec.answers.selection import Selection, check_known_fields
-from fastrec.commands.diff.compare import Changes, Comparison, Rules, Scope
+from fastrec.answers.question_table import QuestionTable
+from fastrec.answers.selection import Selection, check_known_fields, filter_selections
+from fastrec.commands.diff.compare import Changes, Comparison, Records, Rules, Scope
 from fastrec.commands.diff.document import (
     ChangedField,
     Counts,
@@ -37,7 +38,6 @@ from fastrec.commands.diff.fields import CAUSES, LinesTask, compare_lines
 from fastrec.commands.diff.names import rename_notices
 from fastrec.commands.diff.plan import (
     BY,
-    ComparedCorpus,
     check_by,
     fields_to_compare,
     make_ranges,
@@ -47,7 +47,6 @@ from fastrec.commands.diff.plan import (
     scopes_with,
     split_hashes,
 )
-from fastrec.commands.diff.records import Records
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
@@ -76,24 +75,25 @@ _COUNTED = (
 )
 
 
-def _compare(corpora: Sequence[ComparedCorpus], rules: Rules, jobs: int) -> Changes:
+def _compare(corpora: Sequence[QuestionTable], rules: Rules, jobs: int) -> Changes:
     """Compare the corpora range by range; lines are compared in several processes if that pays."""
     changes = Changes(rules.examples)
-    ranges = make_ranges(corpora, rules.fields)
+    ranges = make_ranges(corpora, rules.question)
     old, new = (corpus.selection for corpus in corpora)
     waiting: deque[Comparison] = deque()  # for the result of their lines
 
     def make_tasks() -> Iterator[LinesTask]:
         for of_old, of_new in ranges:
             numbers = numbers_in(old, of_old), numbers_in(new, of_new)
-            waiting.append(Comparison(Records(old, new, numbers), rules, changes))
-            yield waiting[-1].lines()
+            comparison = Comparison(Records(old, new, numbers), rules, changes)
+            if comparison.text_bytes:
+                waiting.append(comparison)
+                yield comparison.lines()
 
     tasks = make_tasks()
-    first = next(tasks)
-    # The first range tells how many lines there may be to read.
-    text_bytes = waiting[0].text_bytes * len(ranges)
-    every = chain([first], tasks)
+    every = chain(list(islice(tasks, 1)), tasks)
+    # The first lines tell how many there may be to read.
+    text_bytes = sum(comparison.text_bytes for comparison in waiting) * len(ranges)
     most = min(jobs, len(ranges))
     for result in run_in_order(compare_lines, every, text_bytes=text_bytes, jobs=most):
         waiting.popleft().add_lines(*result)
@@ -101,9 +101,9 @@ def _compare(corpora: Sequence[ComparedCorpus], rules: Rules, jobs: int) -> Chan
 
 
 def _compare_models(
-    corpora: Sequence[ComparedCorpus],
+    corpora: Sequence[QuestionTable],
     changes: Changes,
-    found: Difference,
+    difference: Difference,
     *,
     scored: Collection[Scope],
     lower: Collection[Scope],
@@ -127,7 +127,7 @@ def _compare_models(
         is_lower = by_score and scope in lower
         differences = differences_of(changes.differences[name], counts["questions"])
         over = differences
-        if found.cluster:
+        if difference.cluster:
             sums = changes.clusters[name].values()
             over = differences_of(Counter(map(Fraction, sums)), len(sums))
         before = old.results.get(name)
@@ -137,7 +137,7 @@ def _compare_models(
             graded=scope in graded,
             measure="score" if by_score else "accuracy",
             lower_is_better=is_lower,
-            status=_status(before, after, counts, found.min_compared),
+            status=_status(before, after, counts, difference.min_compared),
             old_errors=before.errors if before else 0,
             new_errors=after.errors if after else 0,
             **{field: counts[field] for field in _COUNTED},
@@ -160,7 +160,7 @@ def _compare_models(
     return models
 
 
-def _check_records(corpus: ComparedCorpus, name: ModelName, records: int) -> None:
+def _check_records(corpus: QuestionTable, name: ModelName, records: int) -> None:
     if records != (corpus.results[name].records if name in corpus.results else 0):
         evaluation, metric, model_id = name
         by = "" if metric is None else f" by the metric {metric!r}"
@@ -187,25 +187,25 @@ def _status(
 
 
 def _add_statistics(
-    model: ModelDifference, counts: Mapping[str, Any], found: Differences, over: Differences
+    model: ModelDifference, counts: Mapping[str, Any], differences: Differences, over: Differences
 ) -> None:
     """Add the means and the power of a test `over` these questions or their clusters."""
     for side in ("old", "new"):
         total = counts[f"{side}_means"]
         if not isinstance(total, float):
-            setattr(model, f"{side}_{model.measure}", to_double(total / found.questions))
+            setattr(model, f"{side}_{model.measure}", to_double(total / differences.questions))
     points_each = points_per_unit(other_scale=model.other_scale)
-    gain = -found.total if model.lower_is_better else found.total
-    model.points = to_double(points_each * gain / found.questions)
+    gain = -differences.total if model.lower_is_better else differences.total
+    model.points = to_double(points_each * gain / differences.questions)
     model.test = over.test
     detectable, model.questions_needed, *_ = power(
-        over, graded=model.measure == "score", all_questions=found.questions
+        over, graded=model.measure == "score", all_questions=differences.questions
     )
     if detectable is not None:
         model.detectable = points_each * detectable
 
 
-def _side(corpus: ComparedCorpus) -> Side:
+def _side(corpus: QuestionTable) -> Side:
     records = sum(model.records for model in corpus.results.values())
     return filled(Side, corpus.manifest, corpus=utf8(corpus.corpus), records=records)
 
@@ -221,7 +221,7 @@ def _check_gate(*, fail_on: float | None, p: float, p_adjust: str, min_compared:
         raise UsageError(f"p_adjust must be 'bh' or 'none', not {p_adjust!r}")
 
 
-def _find_failures(found: Difference) -> Iterator[Failure]:
+def _find_failures(difference: Difference) -> Iterator[Failure]:
     """Mark the models that regressed, and yield why the exit code is 1; nothing without `fail_on`.
 
         regressed    accuracy or mean score fell by more than the limit, not only by chance
@@ -230,21 +230,21 @@ def _find_failures(found: Difference) -> Iterator[Failure]:
 
     A model without any answer in OLD has nothing to lose: its status says that it was not compared.
     """
-    if found.fail_on is None:
+    if difference.fail_on is None:
         return
-    p_name = "adjusted p" if found.p_adjust == "bh" else "p"
-    regressed = f"lost more than {found.fail_on:g} points with {p_name} < {found.p:g}"
-    for model in found.models:
-        p_value = model.p_adjusted if found.p_adjust == "bh" else model.p
+    p_name = "adjusted p" if difference.p_adjust == "bh" else "p"
+    regressed = f"lost more than {difference.fail_on:g} points with {p_name} < {difference.p:g}"
+    for model in difference.models:
+        p_value = model.p_adjusted if difference.p_adjust == "bh" else model.p
         if p_value is not None and model.points is not None:
-            model.regressed = p_value < found.p and -model.points > found.fail_on
+            model.regressed = p_value < difference.p and -model.points > difference.fail_on
     for reason in ("regressed", "missing", "incomplete"):
-        for model in found.models:
+        for model in difference.models:
             if reason == "regressed":
                 if model.regressed:
                     yield filled(Failure, model, reason=reason, message=regressed)
             elif model.status == reason and not any(
-                _matches(pattern, model) for pattern in found.allow_missing
+                _matches(pattern, model) for pattern in difference.allow_missing
             ):
                 message = "is missing in NEW" if reason == "missing" else _shortfall(model)
                 yield filled(Failure, model, reason=reason, message=message)
@@ -257,7 +257,7 @@ def _find_scopes(
 
     Return it with notices of patterns that match nothing.
     """
-    found: set[Scope] = set()
+    scopes: set[Scope] = set()
     notices = []
     for pattern in patterns:
         matching = {scope for scope in scored if matches_one(pattern, names_of_scope(*scope))}
@@ -265,8 +265,8 @@ def _find_scopes(
             notices.append(
                 f"--lower-is-better {pattern!r} matches nothing that is compared by score"
             )
-        found |= matching
-    return found, notices
+        scopes |= matching
+    return scopes, notices
 
 
 def _matches(pattern: str, model: ModelDifference) -> bool:
@@ -348,17 +348,17 @@ def diff(
     wanted = make_filters(**filters)
     first, second = (Selection(corpus, jobs=jobs) for corpus in (old, new))
     check_known_fields([first, second], wanted, cluster=cluster)
-    before_selection = first.filtered(wanted, allow_empty=True)
-    if cluster and before_selection.scopes:
-        before_selection.set_clusters(cluster)
-    before = ComparedCorpus(before_selection)
     # One of them may have no matching record: its models are missing.
-    after = ComparedCorpus(second.filtered(wanted, allow_empty=bool(before.results)))
+    first, second = filter_selections([first, second], wanted)
+    if cluster and first.scopes:
+        first.set_clusters(cluster)
+    before = QuestionTable(first)
+    after = QuestionTable(second)
     corpora = before, after
     scored = frozenset() if accuracy else scopes_with("graded", corpora)
     match_by = fields_to_compare(before, after, match_by)
     rules = Rules(
-        fields=position_fields(before, after, match_by),
+        question=position_fields(before, after, match_by),
         by=match_by,
         scored=scored,
         errors_as_wrong=errors_as_wrong,
@@ -369,12 +369,11 @@ def diff(
     lower_scopes, lower_notices = _find_scopes(lower, scored)
     texts = [{part.entry.text_xxh3_128 for part in corpus.selection.parts} for corpus in corpora]
     changed = sorted(changes.fields.items(), key=lambda field: (-field[1], field[0]))
-    found = Difference(
+    difference = filled(
+        Difference,
+        rules,
         old=_side(before),
         new=_side(after),
-        by=match_by,
-        question=rules.fields,
-        errors_as_wrong=errors_as_wrong,
         accuracy=accuracy,
         cluster=cluster,
         lower_is_better=lower,
@@ -401,14 +400,16 @@ def diff(
         seconds=0.0,
     )
     lower_scopes |= scopes_with("lower_is_better", corpora)
-    found.models = _compare_models(corpora, changes, found, scored=scored, lower=lower_scopes)
-    for model in found.models:
-        found.counts += model.counts
+    difference.models = _compare_models(
+        corpora, changes, difference, scored=scored, lower=lower_scopes
+    )
+    for model in difference.models:
+        difference.counts += model.counts
     for pattern in allowed:
-        if not any(model.old_records and _matches(pattern, model) for model in found.models):
-            found.notices.append(
+        if not any(model.old_records and _matches(pattern, model) for model in difference.models):
+            difference.notices.append(
                 f"--allow-missing {pattern!r} matches no model and no evaluation of OLD"
             )
-    found.failures = list(_find_failures(found))
-    found.seconds = time.perf_counter() - started
-    return found
+    difference.failures = list(_find_failures(difference))
+    difference.seconds = time.perf_counter() - started
+    return difference

@@ -18,8 +18,9 @@ Memory holds the columns of a few ranges, and few lines.
 """
 
 import math
+import sys
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -27,14 +28,23 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fastrec.answers.codes import Array, by_code, distinct_of, is_there, ranks_of
-from fastrec.commands.diff.document import Flip, Loss
-from fastrec.commands.diff.fields import LineChange, LinesTask
-from fastrec.commands.diff.records import Records
+from fastrec.answers.codes import (
+    Array,
+    Distinct,
+    Values,
+    by_code,
+    distinct_of,
+    is_there,
+    ranks_of,
+)
+from fastrec.answers.selection import Selection
+from fastrec.commands.diff.document import Flip, Loss, RecordName
+from fastrec.commands.diff.fields import LineChange, LinesTask, PartLines
+from fastrec.corpus.part_records import KEY_COLUMNS
 from fastrec.corpus.scan import SplitHashes
 from fastrec.sorting.keys import FIELDS, METRIC
 from fastrec.statistics.exact import to_double
-from fastrec.summary.document import ModelName, filled
+from fastrec.summary.document import ModelName, filled, json_safe
 
 # An evaluation_name and one of its metrics; None for records that name no metric.
 Scope = tuple[str, str | None]
@@ -43,10 +53,86 @@ _MODEL = ("evaluation_name", METRIC, "model_id")
 _HASH = ("evaluation_name", METRIC, "sample_hash")
 
 
+class Records:
+    """Some records of both corpora, given by number: their columns, as codes common to both.
+
+    Rows are numbers of records: first those of OLD, then those of NEW, each in the order of the
+    lines.
+
+        field        OLD            NEW
+        model_id     0 0 1 1 2 2    0 0 2 2 3        one code for each value
+        bytes        …              …                the sizes of lines tell where they are
+    """
+
+    def __init__(self, old: Selection, new: Selection, numbers: Sequence[Array]) -> None:
+        self._corpora = old, new
+        self._numbers = numbers
+        self._old_rows, new_rows = map(len, numbers)
+        self.is_new = np.repeat([False, True], [self._old_rows, new_rows])
+        self._values: dict[str, list[Any]] = {}
+        self.codes: dict[str, Array] = {}
+        for field, column in KEY_COLUMNS.items():
+            values = Values()
+            of_corpora = [side.codes(column, own) for side, own in self._sides()]
+            self.codes[field] = np.concatenate(
+                [values.add(known)[codes] for codes, known in of_corpora]
+            )
+            self._values[field] = values.list()
+        self.error = self._gather("error") > 0
+        self.is_right = (self._gather("correct") > 0) & ~self.error
+        self.score = self._gather("score")
+        self.bytes = self._gather("bytes")
+        self.fingerprint = self._gather("fingerprint")
+        # By row, the scores that a double cannot hold.
+        self.exact_scores = old.exact("score", numbers[0])
+        for place, score in new.exact("score", numbers[1]).items():
+            self.exact_scores[self._old_rows + place] = score
+        for row, score in self.exact_scores.items():
+            if abs(score) > sys.float_info.max:
+                self.score[row] *= math.inf
+
+    def _sides(self) -> Iterator[tuple[Selection, Array]]:
+        return zip(self._corpora, self._numbers, strict=True)
+
+    def _gather(self, column: str) -> Array:
+        return np.concatenate([side.gather(column, own) for side, own in self._sides()])
+
+    def clusters(self, rows: Array) -> Array:
+        """The clusters of the questions of some records of OLD; 0 if questions have none."""
+        clusters = self._corpora[0].clusters
+        return np.zeros_like(rows) if clusters is None else clusters[self._numbers[0][rows]]
+
+    def number(self, *fields: str) -> Distinct:
+        """Number the distinct values of some fields from 0 on."""
+        return distinct_of(*(self.codes[field] for field in fields))
+
+    def names(self, rows: Array, fields: Sequence[str]) -> list[Any]:
+        """The values of some fields in some records."""
+        columns = (
+            [self._values[field][code] for code in self.codes[field][rows].tolist()]
+            for field in fields
+        )
+        return list(zip(*columns, strict=True))
+
+    def name(self, row: int) -> RecordName:
+        key = {field: values[self.codes[field][row]] for field, values in self._values.items()}
+        key["sample_id"] = json_safe(key["sample_id"])
+        return RecordName(metric=key.pop(METRIC), **key)
+
+    def lines(self, corpus: int, rows: Array) -> list[PartLines]:
+        """Where to read the lines of some records of OLD (0) or NEW (1), which are in order."""
+        selection = self._corpora[corpus]
+        numbers = self._numbers[corpus][rows - corpus * self._old_rows]
+        return [
+            PartLines(selection.parts[part], positions)
+            for part, positions in selection.by_part(numbers)
+        ]
+
+
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """How records are matched, and what counts."""
 
-    fields: tuple[str, ...]  # that identify a question of a model, beside its metric
+    question: tuple[str, ...]  # the fields that identify a question of a model, beside its metric
     by: tuple[str, ...]
     # What is compared by score; all else is compared by the share of right answers.
     scored: frozenset[Scope]
@@ -87,8 +173,8 @@ class Comparison:
         models = records.number(*_MODEL)
         self._model = models.place
         self._models: list[ModelName] = records.names(models.first, _MODEL)
-        self._question = records.number(METRIC, *rules.fields).place
-        if rules.split and "sample_id" not in rules.fields:
+        self._question = records.number(METRIC, *rules.question).place
+        if rules.split and "sample_id" not in rules.question:
             hashes = records.number(*_HASH)
             names = records.names(hashes.first, _HASH)
             is_split = np.array([name in rules.split for name in names])[hashes.place]
@@ -205,26 +291,27 @@ class Comparison:
         old, new = (np.flatnonzero(self._compared & (records.is_new == side)) for side in (0, 1))
         first_groups = self._group[_first(self._question, old)]
         shown_rows = _first(self._group, new)[first_groups]
-
-        def spelled(row: int) -> Fraction | int:
-            if is_scored[row] and row in records.exact_scores:
-                return records.exact_scores[row]
-            return _spelled(float(value[row]))
-
-        for row, answers in by_code(shown_rows[self._question[rows]], rows):
+        exact = {row: score for row, score in records.exact_scores.items() if is_scored[row]}
+        is_new = records.is_new.tolist()
+        values = value.tolist()
+        for shown, answers in by_code(shown_rows[self._question[rows]], rows):
             sides = (
-                [spelled(answer) for answer in answers if records.is_new[answer] == side]
+                [
+                    exact[row] if row in exact else _spelled(values[row])
+                    for row in answers
+                    if is_new[row] == side
+                ]
                 for side in (0, 1)
             )
             was, now = (Fraction(sum(scores)) / len(scores) for scores in sides)
             if was == now:
                 continue
-            model = self._models[self._model[row]]
+            model = self._models[self._model[shown]]
             changes.differences[model][now - was] += 1
-            changes.clusters[model][int(self._cluster[self._question[row]])] += now - was
+            changes.clusters[model][int(self._cluster[self._question[shown]])] += now - was
             kind = (model, now > was)
             if changes.room(kind):
-                flip = filled(Flip, records.name(row), old=to_double(was), new=to_double(now))
+                flip = filled(Flip, records.name(shown), old=to_double(was), new=to_double(now))
                 changes.listed[kind].append(flip)
 
     @property

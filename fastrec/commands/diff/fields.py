@@ -16,12 +16,11 @@ from msgspec import Raw
 from fastrec.answers.codes import Array
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.reader import lines_of, open_columns
-from fastrec.corpus.scan import VERIFY_HINT, PartFile
+from fastrec.corpus.scan import PartFile, decoding
 from fastrec.engine.base import collector_off
-from fastrec.errors import CorpusError, shown
+from fastrec.errors import shown
 from fastrec.judge.findings import json_path
 from fastrec.limits import current_limits
-from fastrec.schemas.view import REFUSALS
 from fastrec.where import said, values_of
 
 OTHER_FIELDS = "(other fields)"
@@ -81,7 +80,7 @@ def compare_lines(task: LinesTask) -> tuple[list[LineChange], Counter[str]]:
     fields: Counter[str] = Counter()
     kinds: Counter[Kind] = Counter()
     most = current_limits().diff_fields
-    try:
+    with decoding(task.new[0].part):
         for is_lost, (before, after) in zip(task.lost.tolist(), _read_pairs(task), strict=True):
             old, new = map(split_object, (before, after))
             paths = compare_records(old, new)
@@ -95,9 +94,6 @@ def compare_lines(task: LinesTask) -> tuple[list[LineChange], Counter[str]]:
             listed = paths if kinds[kind] <= task.examples else []
             cause = cause_of_loss(before, after) if is_lost else None
             changes.append(LineChange(kind, listed, cause))
-    except (*REFUSALS, KeyError) as exc:
-        reason = f"or another part has a line that is not a record in normal form; {VERIFY_HINT}"
-        raise CorpusError(task.new[0].part.path, reason) from exc
     return changes, fields
 
 
@@ -151,15 +147,13 @@ def cause_of_loss(old: bytes, new: bytes) -> str:
 
 
 def _compare_objects(old: _Object, new: _Object, path: str, found: dict[str, None]) -> None:
-    for key, value in old.items():
+    for key in old | new:
+        value = old.get(key)
         other = new.get(key)
-        if other != value:
-            if other is None:
-                found[_step(path, key)] = None
-            else:
-                _compare_values(bytes(value), bytes(other), _step(path, key), found)
-    if not new.keys() <= old.keys():
-        found.update([(_step(path, key), None) for key in new if key not in old])
+        if value is None or other is None:
+            found[_step(path, key)] = None
+        elif value != other:
+            _compare_values(bytes(value), bytes(other), _step(path, key), found)
 
 
 def _compare_values(old: bytes, new: bytes, path: str, found: dict[str, None]) -> None:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any
 
-from fastrec.commands.diff.plan import ComparedCorpus
+from fastrec.answers.question_table import QuestionTable
 from fastrec.errors import listed
 from fastrec.normalize.corrections import Renamer, read_names
 from fastrec.schemas.registry import NEWEST_SCHEMA
@@ -20,7 +20,7 @@ _SAME = "these look like the same metrics under other names"
 _Scope = tuple[str, str]
 
 
-def rename_notices(old: ComparedCorpus, new: ComparedCorpus) -> list[str]:
+def rename_notices(old: QuestionTable, new: QuestionTable) -> list[str]:
     """Notices with what to give to `normalize --map`."""
     before = _numbers_in(old)
     after = _numbers_in(new)
@@ -45,7 +45,7 @@ def rename_notices(old: ComparedCorpus, new: ComparedCorpus) -> list[str]:
     return notices
 
 
-def _numbers_in(corpus: ComparedCorpus) -> dict[_Scope, dict[str, Any]]:
+def _numbers_in(corpus: QuestionTable) -> dict[_Scope, dict[str, Any]]:
     """By evaluation and metric, the numbers of each model.
 
     If all of its scores are the same, they tell nothing: it gets an object that equals no other.

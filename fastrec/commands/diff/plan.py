@@ -33,10 +33,8 @@ from fastrec.corpus.scan import Position, SplitHashes, position_maker
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.limits import current_limits
 from fastrec.schemas.registry import CORPUS_LABELS
-from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import METRIC, METRIC_FIELDS
 from fastrec.storage import join
-from fastrec.summary.document import results_by_name
 
 # The fields to compare by if none are given: the whole sort key except the run, which is new every
 # night. The metric is always compared by, where records name one.
@@ -48,16 +46,7 @@ _LONGEST_ID = 1_000
 _PositionOf = Callable[[KeyEntry], Position]
 
 
-class ComparedCorpus(QuestionTable):
-    """One of the two corpora, and what its summary says about the selected records."""
-
-    def __init__(self, selection: Selection) -> None:
-        super().__init__(selection)
-        self.schema: Schema = CORPUS_LABELS[self.manifest.schema]
-        self.results = results_by_name(self.evaluations)
-
-
-def scopes_with(fact: str, corpora: Iterable[ComparedCorpus]) -> frozenset[Scope]:
+def scopes_with(fact: str, corpora: Iterable[QuestionTable]) -> frozenset[Scope]:
     """The scopes of which a corpus says something, such as `graded`."""
     return frozenset(
         (scope.evaluation_name, scope.metric)
@@ -67,7 +56,7 @@ def scopes_with(fact: str, corpora: Iterable[ComparedCorpus]) -> frozenset[Scope
     )
 
 
-def split_hashes(corpora: Iterable[ComparedCorpus]) -> SplitHashes:
+def split_hashes(corpora: Iterable[QuestionTable]) -> SplitHashes:
     """The hashes that are split: one that is split in one corpus is split in both here."""
     return frozenset(
         (evaluation.evaluation_name, evaluation.metric, sample_hash)
@@ -105,32 +94,34 @@ def _names_a_sample(fields: Sequence[str]) -> bool:
 
 
 def fields_to_compare(
-    old: ComparedCorpus, new: ComparedCorpus, by: tuple[str, ...]
+    old: QuestionTable, new: QuestionTable, by: tuple[str, ...]
 ) -> tuple[str, ...]:
     """The fields to compare by, with the metric if records name one.
 
     UsageError if schema versions differ.
     """
-    if old.schema is not new.schema:
-        versions = list(CORPUS_LABELS.values())  # the oldest first
-        earlier, later = sorted((old, new), key=lambda corpus: versions.index(corpus.schema))
+    versions = list(CORPUS_LABELS)  # the oldest first
+    older, newer = sorted((old, new), key=lambda corpus: versions.index(corpus.manifest.schema))
+    schema, newest = (CORPUS_LABELS[corpus.manifest.schema] for corpus in (older, newer))
+    if schema is not newest:
+        names = [CORPUS_LABELS[corpus.manifest.schema].name for corpus in (old, new)]
         raise UsageError(
-            f"{shown(old.corpus)} has records of schema {old.schema.name} and "
-            f"{shown(new.corpus)} of {new.schema.name}: their hashes differ. Upgrade the earlier "
-            f"version with `fastrec normalize {shown(earlier.corpus)} -o UPGRADED "
-            f"--schema {later.schema.name}`, and compare UPGRADED"
+            f"{shown(old.corpus)} has records of schema {names[0]} and {shown(new.corpus)} of "
+            f"{names[1]}: their hashes differ. Upgrade the earlier version with "
+            f"`fastrec normalize {shown(older.corpus)} -o UPGRADED --schema {newest.name}`, and "
+            "compare UPGRADED"
         )
-    if METRIC in old.schema.sort_fields:
+    if METRIC in schema.sort_fields:
         return (*(field for field in by if field != METRIC), METRIC)
     if METRIC in by:
         raise UsageError(
-            f"records of schema {old.schema.name} have no {METRIC}: they cannot be compared by it"
+            f"records of schema {schema.name} have no {METRIC}: they cannot be compared by it"
         )
     return by
 
 
 def make_ranges(
-    corpora: Sequence[ComparedCorpus], fields: Sequence[str]
+    corpora: Sequence[QuestionTable], fields: Sequence[str]
 ) -> list[tuple[list[int], ...]]:
     """Cut the corpora into ranges of positions by some fields.
 
@@ -171,7 +162,7 @@ def _cuts(starts: Sequence[tuple[Position, int]], most_records: int) -> list[Pos
 
 
 def _rows_at(
-    corpus: ComparedCorpus, cuts: Sequence[Position], position_of: _PositionOf
+    corpus: QuestionTable, cuts: Sequence[Position], position_of: _PositionOf
 ) -> Iterator[int]:
     """Yield the number of the first record of a corpus at or after each position."""
     selection = corpus.selection
@@ -210,7 +201,7 @@ def numbers_in(selection: Selection, bounds: Sequence[int]) -> Array:
     return numbers[begin:end]
 
 
-def notices_of(old: ComparedCorpus, new: ComparedCorpus) -> Iterator[str]:
+def notices_of(old: QuestionTable, new: QuestionTable) -> Iterator[str]:
     """Yield what may explain differences: other versions, skipped shards, and other metrics."""
     ours = old.manifest.fastrec
     theirs = new.manifest.fastrec
@@ -232,7 +223,7 @@ def notices_of(old: ComparedCorpus, new: ComparedCorpus) -> Iterator[str]:
             )
 
 
-def _metrics_of(corpus: ComparedCorpus) -> dict[str, list[str]]:
+def _metrics_of(corpus: QuestionTable) -> dict[str, list[str]]:
     """The metrics of each evaluation, as they are shown."""
     metrics: dict[str, list[str]] = {}
     for one in corpus.scopes:
@@ -241,7 +232,7 @@ def _metrics_of(corpus: ComparedCorpus) -> dict[str, list[str]]:
     return metrics
 
 
-def position_fields(old: ComparedCorpus, new: ComparedCorpus, by: Sequence[str]) -> tuple[str, ...]:
+def position_fields(old: QuestionTable, new: QuestionTable, by: Sequence[str]) -> tuple[str, ...]:
     """The fields of a position; UsageError if hashes or sort orders do not allow a merge."""
     old_name, new_name = (shown(corpus.corpus) for corpus in (old, new))
     algorithm = old.manifest.options.get("hash")

@@ -144,18 +144,18 @@ def export(
     check_output(target, [reader.path])
     kind = Kind("an export", _MARKER, _listed_files)
     with (
-        open_local_output(target, kind, overwrite=overwrite, fresh=True) as made,
+        open_local_output(target, kind, overwrite=overwrite, fresh=True) as opened,
         contextlib.ExitStack() as stack,
     ):
-        stack.callback(made.clear)  # after a failure too: the next run cannot use its files
-        staging = made.staging
+        stack.callback(opened.clear)  # after a failure too: the next run cannot use its files
+        staging = opened.staging
         selection = None
         if wanted or format == "matrix":
             # numpy starts threads, as pyarrow does
             from fastrec.answers.selection import select  # noqa: PLC0415
 
             selection = select(reader, wanted, jobs=jobs, progress=progress)
-        tasks = list(_make_tasks(format, made, reader, selection, raw_cells=raw_cells))
+        tasks = list(_make_tasks(format, opened, reader, selection, raw_cells=raw_cells))
         if format != "matrix" and not allow_secrets:
             _check_secrets(tasks, given, jobs, progress)
         skipped = " ".join(map(str.strip, skipped_lines(manifest.skipped)))
@@ -166,7 +166,7 @@ def export(
             if selection and format == "matrix":
                 from fastrec.commands.export.matrix import write_matrix  # noqa: PLC0415 - as above
 
-                notices += write_matrix(selection, Path(made.work), staging, raw_cells=raw_cells)
+                notices += write_matrix(selection, Path(opened.work), staging, raw_cells=raw_cells)
             elif format == "pairs":
                 each = run(lambda task: task, jobs=1)  # for the progress
                 notices += write_pairs(each, staging, given)
@@ -184,7 +184,7 @@ def export(
                 open_writer(str(staging / "data" / "part-00000.parquet"), schema).close()
             manifest = replace(manifest, records=sum(task.records for task in tasks))
             files = _describe(format, staging, manifest, notices, wanted, raw_cells=raw_cells)
-        made.publish()
+        opened.publish()
     return Exported(
         output=target,
         format=format,
@@ -201,13 +201,13 @@ def _check_secrets(
     tasks: Sequence[ExportTask], details: Details, jobs: int, progress: Progress | None
 ) -> None:
     """SecretsError if records or details have what looks like a credential."""
-    found = [
+    secrets = [
         f"{finding.path} {finding.message} (details)"
         for finding in secrets_in(msgspec.to_builtins(details))
     ]
-    found += list_secrets(run_on_parts(search_part, tasks, "check", jobs=jobs, progress=progress))
-    if found:
-        raise SecretsError("\n  ".join(found))
+    secrets += list_secrets(run_on_parts(search_part, tasks, "check", jobs=jobs, progress=progress))
+    if secrets:
+        raise SecretsError("\n  ".join(secrets))
 
 
 class _Listing(msgspec.Struct):
@@ -226,14 +226,14 @@ def _listed_files(document: bytes) -> set[str]:
 
 def _make_tasks(
     form: str,
-    made: LocalOutput,
+    opened: LocalOutput,
     corpus: CorpusReader,
     selection: Selection | None,
     *,
     raw_cells: bool,
 ) -> Iterator[ExportTask]:
     """Make a task for each part that has selected records, with a file for its rows."""
-    folder = Path(made.work) if form == "csv" else made.staging / "data"
+    folder = Path(opened.work) if form == "csv" else opened.staging / "data"
     if form != "matrix":
         folder.mkdir(exist_ok=True)
     files = count()

@@ -10,6 +10,7 @@ is read from the lines.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,13 +23,12 @@ from fastrec.answers.codes import Array, joint_codes
 from fastrec.answers.records import Records
 from fastrec.answers.selection import Selection
 from fastrec.commands.export.parquet import Decoder, batch_of, table_schema
-from fastrec.commands.export.table import OUTPUT, TURN, read_rows
+from fastrec.commands.export.table import OUTPUT, TURN, id_text, read_rows
 from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.reader import lines_of
 from fastrec.corpus.scan import is_sorted_by_question
 from fastrec.corpus.sources import has_sources, read_sources
 from fastrec.errors import FastrecError
-from fastrec.judge.parse import spell
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.view import view, view_decoder
 
@@ -59,8 +59,8 @@ class _Rows(NamedTuple):
 
     def numbers(self, name: str) -> Array:
         """Their values of a column of the part."""
-        found: Array = self.columns.numbers(name)[self.positions]
-        return found
+        numbers: Array = self.columns.numbers(name)[self.positions]
+        return numbers
 
     def texts(self, name: str, values: Sequence[str | None]) -> pa.Array:
         """The texts that their codes in a column stand for."""
@@ -123,8 +123,7 @@ class LazyDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
 
     def _parts(self) -> Iterator[_Rows]:
         for part in range(len(self.selection.parts)):
-            positions = np.flatnonzero(self.selection.scope_codes(part) >= 0)
-            yield _Rows(part, self.selection.columns(part), positions)
+            yield _Rows(part, self.selection.columns(part), self.selection.members(part).positions)
 
     def _read(self, rows: _Rows, decode: Callable[[bytes], Any]) -> Iterator[list[Any]]:
         part = self.selection.parts[rows.part]
@@ -220,9 +219,10 @@ class AnswersDataset(LazyDataset):
         """The errors, for which only lines with one are read."""
         has_error = rows.numbers("error") == 1
         with_error = rows._replace(positions=rows.positions[has_error])
-        found = [line.error for lines in self._read(with_error, _decode_error) for line in lines]
+        lines = chain.from_iterable(self._read(with_error, _decode_error))
+        errors = pa.array([line.error for line in lines], pa.string())
         places = np.cumsum(has_error) - 1
-        return pa.array(found, pa.string()).take(pa.array(places, mask=~has_error))
+        return errors.take(pa.array(places, mask=~has_error))
 
     def _sources(self, rows: _Rows) -> pa.Array:
         if not has_sources(self.selection.manifest):
@@ -262,11 +262,7 @@ class AnswersDataset(LazyDataset):
 
 
 def _sample_ids(rows: _Rows) -> pa.Array:
-    values = [
-        sample_id if isinstance(sample_id, str) else spell(sample_id).decode()
-        for sample_id in rows.columns.values("sample_id")
-    ]
-    return rows.texts("sample_id", values)
+    return rows.texts("sample_id", [*map(id_text, rows.columns.values("sample_id"))])
 
 
 _INPUT = view(raw=str, reference=str | list[str])
@@ -282,15 +278,13 @@ def _reference(line: Any) -> str:
 def _said(line: Any) -> str:
     raw = line.output.raw if line.output else []
     said = [raw] if isinstance(raw, str) else raw
-    turns = line.turns or ()
-    return "\n".join(
-        [*said, *(turn.content for turn in turns if turn.role == "assistant" and turn.content)]
-    )
+    turns = [turn.content for turn in line.turns or () if turn.role == "assistant"]
+    return "\n".join([*said, *filter(None, turns)])
 
 
 def _metadata(line: Any) -> list[tuple[str, str]] | None:
-    found = line.metadata
-    return [(name, _text(value)) for name, value in found.items()] if found else None
+    values = line.metadata
+    return [(name, _text(value)) for name, value in values.items()] if values else None
 
 
 def _text(value: Raw) -> str:

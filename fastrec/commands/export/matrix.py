@@ -12,17 +12,16 @@ loads at a time.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from msgspec import Raw
 
-from fastrec.answers.codes import Array
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.records import ANSWERS, RIGHT, RecordsOfScopes, ScopeRecords
 from fastrec.answers.selection import Selection
-from fastrec.commands.export.table import double_of, has_metrics
+from fastrec.commands.export.table import double_of, has_metrics, id_text
 from fastrec.csv_writer import CsvWriter
 from fastrec.errors import counted, naming
 from fastrec.judge.parse import spell
@@ -30,9 +29,8 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.view import view, view_decoder
 from fastrec.sorting.keys import METRIC
 
-_LEAST_UNCLEAR = float(
-    1 << 53
-)  # an integer of this size may be spelled in another way than the double
+# An integer of this size may be spelled in another way than the double.
+_LEAST_UNCLEAR = 2.0**53
 _NO_ANSWER = 0
 _WRONG = 1
 _RIGHT = 2
@@ -48,14 +46,12 @@ class _Block:
         self.is_graded = is_graded
         self.start = start  # its first cell
         self.rows = {model: row for row, model in enumerate(table.models)}
-        hashes = list(map(table.hash_of, range(table.questions)))
-        self.order = sorted(
-            range(table.questions), key=lambda number: (hashes[number], table.names[number])
-        )
-        self.hashes = [hashes[number] for number in self.order]
+        in_order = sorted(zip(table.hashes, table.names, count(), strict=False))
+        self.order = [number for _, _, number in in_order]
+        self.hashes = [sample_hash for sample_hash, _, _ in in_order]
         self.sample_ids = [_sample_id(table, number) for number in self.order]
-        scope = [self.evaluation] if self.metric is None else [self.evaluation, self.metric]
-        self.columns = ["/".join([*scope, table.names[number]]) for number in self.order]
+        scope = self.evaluation if self.metric is None else f"{self.evaluation}/{self.metric}"
+        self.columns = [f"{scope}/{name}" for _, name, _ in in_order]
 
     @property
     def size(self) -> int:
@@ -70,9 +66,8 @@ class _Matrix:
         self._selection = selection
         self._path = scratch / "cells"
         self._path.write_bytes(bytes(_CELL.itemsize))  # an empty file cannot be mapped
-        self._spelled: dict[
-            int, str
-        ] = {}  # by cell: scores whose spelling does not follow from the double
+        # By cell: scores whose spelling does not follow from the double.
+        self._spelled: dict[int, str] = {}
         self._cells = 0
         self.blocks: list[_Block] = []
         self.failed = 0  # records with an error
@@ -91,20 +86,12 @@ class _Matrix:
         mapped["score"][cells] = scores
         mapped["verdict"][cells] = np.where(table.flag[first] == RIGHT, _RIGHT, _WRONG)
         is_unclear = np.abs(scores) >= _LEAST_UNCLEAR
-        spelled = self._read_scores(table.number[first[is_unclear]])
+        spelled = self._selection.read(table.number[first[is_unclear]], _spelled_score)
         self._spelled |= zip((cells[is_unclear] + block.start).tolist(), spelled, strict=True)
         self.failed += len(table.flag) - len(answers)
         self.repeated += len(answers) - len(cells)
         self._cells += block.size
         self.blocks.append(block)
-
-    def _read_scores(self, numbers: Array) -> list[str]:
-        """Read the scores of some records, as they are spelled."""
-        order = np.argsort(numbers)
-        spelled = [""] * len(numbers)
-        for place, line in zip(order.tolist(), self._selection.lines(numbers[order]), strict=True):
-            spelled[place], _ = double_of(_decode(line).evaluation.score)
-        return spelled
 
     def write(self, output: Path, *, raw_cells: bool) -> None:
         """Write the scores, and whether answers are right."""
@@ -141,21 +128,26 @@ class _Matrix:
                 row = [model]
                 for block in blocks:
                     width = len(block.columns)
-                    start = block.start + block.rows.get(model, 0) * width
-                    row += (
-                        spell_cells(start, start + width) if model in block.rows else [""] * width
-                    )
+                    if model in block.rows:
+                        start = block.start + block.rows[model] * width
+                        row += spell_cells(start, start + width)
+                    else:
+                        row += [""] * width
                 writer.writerow(row)
 
 
 def _sample_id(table: ScopeRecords, question: int) -> str:
     """The `sample_id` of the first record of a question."""
-    place = table.place.start + int(table.first[question])
-    sample_id: Any = table.records.sample_ids[int(table.records.sample_id[place])]
-    return sample_id if isinstance(sample_id, str) else spell(sample_id).decode()
+    return id_text(table.sample_ids.value(table.first[question]))
 
 
 _decode = view_decoder(evaluation=view(score=Raw))
+
+
+def _spelled_score(line: bytes) -> str:
+    """The score of a record, as it is spelled."""
+    spelled, _ = double_of(_decode(line).evaluation.score)
+    return spelled
 
 
 def write_matrix(
@@ -166,8 +158,8 @@ def write_matrix(
     records = RecordsOfScopes(selection)
     evaluations = count_evaluations(selection, records)
     matrix = _Matrix(selection, scratch)
-    for number, one in enumerate(evaluations):
-        matrix.add(records.of(number), is_graded=names_metrics and one.graded)
+    for number, evaluation in enumerate(evaluations):
+        matrix.add(records.of(number), is_graded=names_metrics and evaluation.graded)
     matrix.write(output, raw_cells=raw_cells)
     with (output / "samples.csv").open("w", encoding="utf-8", newline="") as file:
         writer = CsvWriter(file, raw_cells=raw_cells)

@@ -48,9 +48,8 @@ _MOST_PROBLEMS = 40
 _LONGEST_NAME = 240  # bytes of the name of a folder
 _LONGEST_SETTING = 200  # longer metadata of a run is no setting
 _RESULT = re.compile(r"^evaluation_results\[(\d+)\]")
-_WRONG_LABELS = (
-    LABELS - SCHEMA.labels
-)  # records of 0.3.0 with these are refused by readers of the data store
+# Records of 0.3.0 with these are refused by readers of the data store.
+_WRONG_LABELS = LABELS - SCHEMA.labels
 _LINE_ENDS = re.compile("\x85|\u2028|\u2029".encode())  # for some readers of the data store
 
 
@@ -84,11 +83,12 @@ class _Run:
         ids = f"{line.evaluation_name}\0{line.model_id}\0{line.evaluation_id}"
         self.name = str(uuid.UUID(bytes=hashlib.sha256(ids.encode()).digest()[:16], version=4))
         developer, slash, _ = line.model_id.partition("/")
-        known = _given(name=line.model_id, id=line.model_id, developer=developer if slash else "")
-        known["additional_details"] = {
-            "deployment_type": "unknown",
-            "model_availability": "unknown",
-        }
+        known = _given(
+            name=line.model_id,
+            id=line.model_id,
+            developer=developer if slash else "",
+            additional_details={"deployment_type": "unknown", "model_availability": "unknown"},
+        )
         self.model_info = _deep(known, *_matching(details.models, line.model_id))
         folders = model_folders(line.model_id, self.model_info.get("developer"))
         self.folder = "/".join(("data", *map(_portable, (line.evaluation_name, *folders))))
@@ -133,11 +133,10 @@ class _Run:
         arguments = {
             name: number for name in _SETTINGS if (number := _number(known.get(name))) is not None
         }
-        known = {name: value for name, value in known.items() if len(value) <= _LONGEST_SETTING}
         others = {
             name: value
             for name, value in known.items()
-            if name not in arguments and name != "graded"
+            if name not in (*arguments, "graded") and len(value) <= _LONGEST_SETTING
         }
         settings = _given(generation_args=arguments, additional_details=others)
         result = _given(generation_config=settings) | {
@@ -174,25 +173,21 @@ def _scored(metric: str, scores: _Scores, details: Details) -> dict[str, Any]:
     counted_scores = scores.answered or scores.failed
     size = len(counted_scores)
     mean = math.fsum(score / size for score in counted_scores)
-    mean = min(
-        max(mean, min(counted_scores)), max(counted_scores)
-    )  # rounding leads out of the bounds of a metric
+    # Rounding leads out of the bounds of a metric.
+    mean = min(max(mean, min(counted_scores)), max(counted_scores))
     spread: dict[str, Any] = {"num_samples": size}
     if size > 1:
         deviation = math.dist(counted_scores, [mean] * size) / math.sqrt(size - 1)
         spread["standard_error"] = {"value": deviation / math.sqrt(size), "method": "analytic"}
         spread["standard_deviation"] = deviation
-    is_binary = all(
-        score in (0, 1) for values in (scores.answered, scores.failed) for score in values
-    )
+    is_binary = {0, 1}.issuperset([*scores.answered, *scores.failed])
     config: dict[str, Any] = {"score_type": "binary"} if is_binary else {}
     if scores.has_correct:  # a score of 1 is correct: higher is better
         config["lower_is_better"] = False
     config |= _given(metric_id=metric, metric_name=metric)
     config = _deep(config, *_matching(details.metrics, metric))
-    if (
-        not is_binary and {"min_score", "max_score"} <= config.keys()
-    ):  # without these, readers refuse the type
+    # Without these, readers refuse the type.
+    if not is_binary and {"min_score", "max_score"} <= config.keys():
         config.setdefault("score_type", "continuous")
     return _given(evaluation_result_id=metric) | {
         "metric_config": config,
@@ -241,20 +236,20 @@ def write_pairs(tasks: Iterable[ExportTask], root: Path, details: Details) -> li
                 for run in runs.values():
                     run.flush()
                 held = 0
+    now = str(int(time.time()))
+    aggregates = {}
     for run in runs.values():
         run.flush()
-    now = str(int(time.time()))
-    aggregates = [(run, run.aggregate(details, now)) for run in runs.values()]
-    notices = _check(document for _, document in aggregates)
-    for run, document in aggregates:
-        path = run.samples.with_name(f"{run.name}.json")
+        aggregates[run.samples.with_name(f"{run.name}.json")] = run.aggregate(details, now)
+    notices = _check(aggregates.values())
+    for path, document in aggregates.items():
         path.write_bytes(indented_json(document))
-    if not relabelled:
-        return notices
-    labels = ", ".join(f"{label} ({count:,})" for label, count in sorted(relabelled.items()))
-    changed = counted(relabelled.total(), "row")
-    notice = f"{changed} with the schema_version of another version, {labels}"
-    return [*notices, f"{notice}: {SCHEMA.label} in the pairs"]
+    if relabelled:
+        labels = ", ".join(f"{label} ({count:,})" for label, count in sorted(relabelled.items()))
+        changed = counted(relabelled.total(), "row")
+        notice = f"{changed} with the schema_version of another version, {labels}"
+        notices.append(f"{notice}: {SCHEMA.label} in the pairs")
+    return notices
 
 
 def _row(line: Any, text: bytes) -> bytes:
@@ -277,25 +272,24 @@ def _check(documents: Iterable[dict[str, Any]]) -> list[str]:
     warnings: Counter[str] = Counter()
     for document in documents:
         _, findings = judge_aggregate(msgspec.json.encode(document))
-        found = {
+        of_document = {
             f"{_named(finding.path, document)}: {finding.message}"
             for finding in findings
             if finding.severity == "error" and finding.code != "pair.secret"  # searched before
         }
         model = document["model_info"]
         if not model.get("developer"):
-            found.add(f"model_info.{model['id']}.developer: needed for a folder")
-        problems.update(found)
+            of_document.add(f"model_info.{model['id']}.developer: needed for a folder")
+        problems.update(of_document)
         warnings.update({finding.code for finding in findings} & set(PAIR_WARNINGS))
     if problems:
         lines = [
             f"  {problem} ({counted(count, 'run')})" for problem, count in sorted(problems.items())
         ]
-        more = (
-            [f"  and {len(lines) - _MOST_PROBLEMS:,} more"] if len(lines) > _MOST_PROBLEMS else []
-        )
+        if (more := len(lines) - _MOST_PROBLEMS) > 0:
+            lines[_MOST_PROBLEMS:] = [f"  and {more:,} more"]
         head = "the aggregates lack what no record says; give it in a file, --details details.toml:"
-        raise UsageError("\n".join([head, *lines[:_MOST_PROBLEMS], *more]))
+        raise UsageError("\n".join([head, *lines]))
     codes = [f"{code} ({counted(count, 'run')})" for code, count in sorted(warnings.items())]
     return [f"the data store may warn of {', '.join(codes)}"] if codes else []
 

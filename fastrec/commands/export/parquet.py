@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, chain
 from operator import attrgetter
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -70,9 +72,8 @@ class Decoder:
         try:
             row = self._tolerant(line), dict(_unknown(self._plain(line), self._schema.shape, ()))
         except msgspec.ValidationError:
-            judged = judge_slowly(
-                line, self._schema
-            )  # if valid, it has an integer of more than 4,300 digits
+            # If it is valid, it has an integer of more than 4,300 digits.
+            judged = judge_slowly(line, self._schema)
             if isinstance(judged, Errors):
                 raise
             value, _ = judged
@@ -132,7 +133,10 @@ _TYPE_NAMES = {
     type(None): None,
 }
 # The integers that a type represents exactly.
-_BOUNDS = {pa.int64(): (-(2**63), 2**63 - 1), pa.float64(): (-(2**53), 2**53)}
+_BOUNDS: dict[pa.DataType, tuple[float, float]] = {
+    pa.int64(): (-(2**63), 2**63 - 1),
+    pa.float64(): (-(2**53), 2**53),
+}
 
 
 class _InexactError(Exception):
@@ -154,8 +158,8 @@ def batch_of(
 ) -> pa.RecordBatch:
     """Convert records to columns: all of them, or only some."""
     records = [record for record, _ in rows]
-    needs_all = names is None or "extra" in names  # which has what the columns cannot hold
-    columns = _columns_of(schema, None if needs_all else tuple(names or ()))
+    # `extra` has what the columns cannot hold.
+    columns = _columns_of(schema, None if names is None or "extra" in names else tuple(names))
     try:
         arrays = columns.columns(records)
     except _InexactError:  # rare: find the values and move them to `extra`
@@ -164,9 +168,7 @@ def batch_of(
         arrays = columns.columns(records)
     turns_of = attrgetter(schema.turns_field)
     sizes = [measure(record.output, turns_of(record)) for record in records]
-    measures = [
-        pa.array([size[number] for size in sizes], pa.int64()) for number in range(len(MEASURES))
-    ]
+    measures = [pa.array(values, pa.int64()) for values in zip(*sizes, strict=True)]
     extras = pa.array([spell(extra) if extra else None for _, extra in rows], pa.string())
     batch = pa.RecordBatch.from_arrays([*arrays, *measures, extras], schema=_schema_of(columns))
     return batch if names is None else batch.select(list(names))
@@ -175,16 +177,14 @@ def batch_of(
 class _Scalar:
     """A field that is no object: the value, and the name of its type if there are several."""
 
-    def __init__(
-        self, name: str, type_: pa.DataType, convert: Convert, *, typed: bool = False
-    ) -> None:
+    def __init__(self, name: str, type_: pa.DataType, convert: Convert, *, typed: bool) -> None:
         self.name = name
         self.fields: list[pa.Field] = [pa.field(name, type_)]
         if typed:
             self.fields.append(pa.field(f"{name}_type", pa.string()))
         self._type = type_
         self._convert = convert
-        self._bounds = _BOUNDS.get(type_)
+        self._bounds = _BOUNDS.get(type_, (-math.inf, math.inf))
 
     def arrays(self, values: list[Any]) -> list[pa.Array]:
         """Convert the values of many records, UNSET where a record has none."""
@@ -197,11 +197,8 @@ class _Scalar:
         return [array, pa.array([_TYPE_NAMES[value.__class__] for value in values], pa.string())]
 
     def fits(self, value: Any) -> bool:
-        return (
-            self._bounds is None
-            or not isinstance(value, int)
-            or self._bounds[0] <= value <= self._bounds[1]
-        )
+        least, most = self._bounds
+        return not isinstance(value, int) or least <= value <= most
 
 
 class _Struct:
@@ -211,9 +208,7 @@ class _Struct:
         """Make the columns of all fields, or only those with some names."""
         hints = get_type_hints(struct)
         self.name = name
-        columns = [
-            _column(field.name, hints[field.name]) for field in msgspec.structs.fields(struct)
-        ]
+        columns = [_column(name, hints[name]) for name in struct.__struct_fields__]
         self._columns = [
             column
             for column in columns
@@ -224,16 +219,9 @@ class _Struct:
 
     def columns(self, values: list[Any]) -> list[pa.Array]:
         """Convert many objects; the columns are null where an object is missing."""
-        whole = all(values)  # a Struct is true, UNSET is not
         arrays: list[pa.Array] = []
         for column in self._columns:
-            name = column.name
-            if whole:
-                arrays += column.arrays([getattr(value, name) for value in values])
-            else:
-                arrays += column.arrays(
-                    [getattr(value, name) if value else UNSET for value in values]
-                )
+            arrays += column.arrays([getattr(value, column.name, UNSET) for value in values])
         return arrays
 
     def arrays(self, values: list[Any]) -> list[pa.Array]:
@@ -258,15 +246,12 @@ class _List(_Struct):
         self.fields = [pa.field(name, pa.list_(pa.struct(self.inner)))]
 
     def arrays(self, values: list[Any]) -> list[pa.Array]:
-        ends = [0]
-        flat = []
-        for value in values:
-            if value:
-                flat += value
-            ends.append(len(flat))
-        items = pa.StructArray.from_arrays(self.columns(flat), fields=self.inner)
+        ends = accumulate([len(value) if value else 0 for value in values], initial=0)
+        items = list(chain.from_iterable(filter(None, values)))
+        structs = pa.StructArray.from_arrays(self.columns(items), fields=self.inner)
         missing = pa.array([value.__class__ is not list for value in values], pa.bool_())
-        return [pa.ListArray.from_arrays(pa.array(ends, pa.int32()), items, mask=missing)]
+        offsets = pa.array(ends, pa.int32())
+        return [pa.ListArray.from_arrays(offsets, structs, mask=missing)]
 
     def take_out(self, value: Any, steps: Steps) -> Iterator[tuple[str, Any]]:
         for index, item in enumerate(value):
@@ -308,23 +293,22 @@ def _column(name: str, hint: Any) -> _Scalar | _Struct:
         return _List(name, items)
     if len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], msgspec.Struct):
         return _Struct(name, kinds[0])
-    type_, convert, typed = _SCALARS[frozenset(get_origin(kind) or kind for kind in kinds)]
-    return _Scalar(name, type_, convert, typed=typed)
+    type_, convert = _SCALARS[frozenset(get_origin(kind) or kind for kind in kinds)]
+    return _Scalar(name, type_, convert, typed=len(kinds) > 1)
 
 
-# For each set of types that a field may have: the type of its column, the conversion, whether
-# types differ.
-_SCALARS: dict[frozenset[Any], tuple[pa.DataType, Convert, bool]] = {
-    frozenset({str}): (pa.string(), _with_nulls, False),
-    frozenset({Literal}): (pa.string(), _with_nulls, False),
-    frozenset({bool}): (pa.bool_(), _with_nulls, False),
-    frozenset({int}): (pa.int64(), _with_nulls, False),
-    frozenset({list}): (pa.list_(pa.string()), _with_nulls, False),
-    frozenset({dict}): (pa.string(), _json, False),
-    frozenset({int, str}): (pa.string(), _texts, True),
-    frozenset({str, list}): (pa.list_(pa.string()), _lists, True),
-    frozenset({int, float}): (pa.float64(), _with_nulls, True),
-    frozenset({int, float, bool}): (pa.float64(), _with_nulls, True),
+# For each set of types that a field may have: the type of its column, and the conversion.
+_SCALARS: dict[frozenset[Any], tuple[pa.DataType, Convert]] = {
+    frozenset({str}): (pa.string(), _with_nulls),
+    frozenset({Literal}): (pa.string(), _with_nulls),
+    frozenset({bool}): (pa.bool_(), _with_nulls),
+    frozenset({int}): (pa.int64(), _with_nulls),
+    frozenset({list}): (pa.list_(pa.string()), _with_nulls),
+    frozenset({dict}): (pa.string(), _json),
+    frozenset({int, str}): (pa.string(), _texts),
+    frozenset({str, list}): (pa.list_(pa.string()), _lists),
+    frozenset({int, float}): (pa.float64(), _with_nulls),
+    frozenset({int, float, bool}): (pa.float64(), _with_nulls),
 }
 
 
@@ -333,26 +317,36 @@ def write_parquet(task: ExportTask) -> None:
     pa.set_cpu_count(1)  # the other processes use the other cores
     pa.set_io_thread_count(1)
     schema = task.schema
-    decoder = Decoder(schema)
-    most_bytes = current_limits().parquet_group_bytes
+    chunks = task.rows(Decoder(schema).decode, _BATCH_BYTES)
+    batches = ((batch_of(rows, schema), text_bytes) for rows, text_bytes in chunks)
     with naming(task.output), open_writer(task.output, schema) as writer:
-        group: list[pa.RecordBatch] = []
-        size = 0
-        for rows, text_bytes in task.rows(decoder.decode, _BATCH_BYTES):
-            group.append(batch_of(rows, schema))
-            size += text_bytes
-            if size >= most_bytes or sum(map(len, group)) >= _GROUP_ROWS:
-                writer.write_table(pa.Table.from_batches(group), row_group_size=_GROUP_ROWS)
-                group = []
-                size = 0
-        if group:
-            writer.write_table(pa.Table.from_batches(group), row_group_size=_GROUP_ROWS)
+        write_groups(writer, batches, _GROUP_ROWS, current_limits().parquet_group_bytes)
+
+
+def write_groups(
+    writer: pq.ParquetWriter,
+    batches: Iterable[tuple[pa.RecordBatch, int]],
+    most_rows: int,
+    most_bytes: int,
+) -> None:
+    """Write batches, each given with its size, in row groups of limited size."""
+    group: list[pa.RecordBatch] = []
+    size = 0
+    for batch, batch_bytes in batches:
+        group.append(batch)
+        size += batch_bytes
+        if size >= most_bytes or sum(map(len, group)) >= most_rows:
+            writer.write_table(pa.Table.from_batches(group), row_group_size=most_rows)
+            group = []
+            size = 0
+    if group:
+        writer.write_table(pa.Table.from_batches(group), row_group_size=most_rows)
 
 
 def open_writer(path: str, schema: Schema) -> pq.ParquetWriter:
-    settings: dict[str, Any] = {"compression": "zstd", "write_page_index": True}
+    settings = {"write_page_index": True}
     # Pages cut by content stay the same when other rows change, so deduplicating storage uploads
     # only what is new.
     if "use_content_defined_chunking" in inspect.signature(pq.ParquetWriter).parameters:
         settings["use_content_defined_chunking"] = True
-    return pq.ParquetWriter(path, table_schema(schema), **settings)
+    return pq.ParquetWriter(path, table_schema(schema), compression="zstd", **settings)

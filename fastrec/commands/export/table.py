@@ -22,6 +22,7 @@ from fastrec.corpus.scan import PartFile, decoding
 from fastrec.corpus.secrets import ChosenTask
 from fastrec.csv_writer import CsvWriter
 from fastrec.errors import naming
+from fastrec.judge.parse import spell
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.view import view, view_decoder
@@ -108,6 +109,11 @@ OUTPUT = view(raw=str | list[str])
 TURN = view(role=str, content=(str | None, None), tool_calls=(list[Raw] | None, None))
 
 
+def id_text(sample_id: int | str) -> str:
+    """A `sample_id` as text."""
+    return sample_id if isinstance(sample_id, str) else spell(sample_id).decode()
+
+
 def has_metrics(schema: Schema) -> bool:
     """Whether records of this version name a metric: then an evaluation can have several."""
     return METRIC in schema.sort_fields
@@ -140,6 +146,9 @@ def _line_decoder(schema: Schema) -> Callable[[bytes], Any]:
     )
 
 
+_BOOLEANS = {"true": "1.0", "false": "0.0"}
+
+
 def double_of(value: Raw) -> tuple[str, str]:
     """Spell a number or boolean as a double, with the same digits, and name its type.
 
@@ -147,8 +156,8 @@ def double_of(value: Raw) -> tuple[str, str]:
     [('1.0', 'integer'), ('0.5', 'number'), ('1e-7', 'number'), ('1.0', 'boolean')]
     """
     text = bytes(value).decode()
-    if text in ("true", "false"):
-        return ("1.0" if text == "true" else "0.0"), "boolean"
+    if text in _BOOLEANS:
+        return _BOOLEANS[text], "boolean"
     return (text, "number") if "." in text or "e" in text else (f"{text}.0", "integer")
 
 
@@ -160,16 +169,15 @@ def write_table(task: ExportTask) -> str:
     with naming(task.output), output.open("w", encoding="utf-8", newline="") as file:
         writer = CsvWriter(file, raw_cells=task.raw_cells)
         for lines, _ in task.rows(decode, CHUNK_BYTES):
-            writer.writerows(map(row_of, lines))
+            for line in lines:
+                writer.writerow(row_of(line))
     return task.output
 
 
 def _row(line: Any, *, has_metrics: bool) -> tuple[Any, ...]:
-    usage = line.token_usage
-    times = line.performance
-    tokens = (
-        (usage.input_tokens, usage.output_tokens, usage.total_tokens) if usage else (b"", b"", b"")
-    )
+    usage = line.token_usage or _USAGE()
+    times = line.performance or _TIMES()
+    tokens = usage.input_tokens, usage.output_tokens, usage.total_tokens
     sample_id = bytes(line.sample_id)
     is_text = sample_id.startswith(b'"')
     return (
@@ -184,7 +192,7 @@ def _row(line: Any, *, has_metrics: bool) -> tuple[Any, ...]:
         *double_of(line.evaluation.score),
         "true" if line.evaluation.is_correct else "false",
         *(bytes(count).decode() for count in tokens),
-        double_of(times.latency_ms)[0] if times and bytes(times.latency_ms) else "",
+        double_of(times.latency_ms)[0] if bytes(times.latency_ms) else "",
         *measure(line.output, line.turns),
         line.error,
     )

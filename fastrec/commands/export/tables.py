@@ -18,6 +18,7 @@ import contextlib
 import os
 import re
 import secrets
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -42,67 +43,9 @@ if TYPE_CHECKING:
 _GROUP_ROWS = 50_000
 _GROUP_BYTES = 64 << 20
 _RESULT_ROWS = 10_000  # of a query, to hold at a time
-_AS_DOUBLE = "as a double; infinite if it is larger than any double"
-_AS_INTEGER = "null if it is 2^63 or more: such a number is in `extra` of `records`"
-# The columns of `answers`, and what they hold.
-ANSWERS = {
-    "evaluation": "evaluation_name",
-    "metric": "evaluation_result_id; null if the record has none",
-    "model": "model_id",
-    "question": "sample_hash; of a hash that is several questions, also `/` and the sample_id in "
-    "JSON",
-    "sample_id": "as text",
-    "input": "input.raw",
-    "reference": "the references, one per line",
-    "output": "everything that the model said: outputs and turns of the assistant, one per line",
-    "correct": "evaluation.is_correct",
-    "score": f"evaluation.score {_AS_DOUBLE}",
-    "tokens_in": f"token_usage.input_tokens; {_AS_INTEGER}",
-    "tokens_out": f"token_usage.output_tokens; {_AS_INTEGER}",
-    "latency_ms": f"performance.latency_ms {_AS_DOUBLE}",
-    "error": "null if there is none",
-    "turns": "turns of the conversation; 1 for a single turn",
-    "tool_calls": "calls of tools in all turns",
-    "metadata": "a map from names to texts; values that are no text are JSON",
-    "trial": "1 for the first answer of a model to a question and metric, 2 for the next",
-    "source": "shard and line that the record comes from, as `shard:line`; null without "
-    "`normalize --track-sources`",
-}
-
-_QUESTION = "evaluation, metric, question"
-_QUESTIONS = f"""
-select {_QUESTION}, min(sample_id) as sample_id, any_value(input) as input,
-    any_value(reference) as reference, count(*) as answers, count(distinct model) as models,
-    avg(correct::int) filter (not failed) as accuracy, avg(score) filter (not failed) as score,
-    count(*) filter (failed) as errors
-from _answers group by {_QUESTION}
-"""  # noqa: S608 - all of it is constant
-_MODELS = f"""
-select evaluation, metric, model, sum(answers)::bigint as answers, count(*) as questions,
-    avg(correct) as accuracy, avg(score) as score
-from (
-    select {_QUESTION}, model, avg(correct::int) as correct, avg(score) as score,
-        count(*) as answers
-    from _answers where not failed group by {_QUESTION}, model
-)
-group by evaluation, metric, model
-"""  # noqa: S608
-_VIEWS = {
-    "answers": "select * exclude (failed) from _answers",
-    "questions": _QUESTIONS,
-    "models": _MODELS,
-}
-
-# The tables, and what they hold.
-TABLES = {
-    "answers": "one row per record",
-    "questions": "one row per question and metric; accuracy and score over answers without an "
-    "error",
-    "models": "one row per evaluation, metric and model; accuracy and score over questions, as in "
-    "`fastrec stats`",
-    "records": "the records with all their fields, nested, as `export --format parquet` writes "
-    "them",
-}
+_DATA = tomllib.loads(Path(__file__).with_name("tables.toml").read_text(encoding="utf-8"))
+TABLES: dict[str, str] = _DATA["tables"]  # the tables, and what they hold
+ANSWERS: dict[str, str] = _DATA["answers"]  # the columns of `answers`, and what they hold
 
 
 def batches(
@@ -213,15 +156,12 @@ def open_tables(*corpora: AnyPath, locked: bool = False) -> Tables:
             corpus = f"'{quoted}' as corpus, " if len(names) > 1 else ""
             parts.append(f"select {corpus}* from {source}")  # noqa: S608
         connection.execute(f"create view {table_name} as {' union all by name '.join(parts)}")
-    for name, query in _VIEWS.items():
+    for name, query in _DATA["views"].items():
         if len(names) > 1:
             query = query.replace("evaluation, metric", "corpus, evaluation, metric")
         connection.execute(f"create view {name} as {query}")
     if locked:
-        for setting in ("enable_external_access = false", "allow_community_extensions = false",
-                        "autoinstall_known_extensions = false", "autoload_known_extensions = false",
-                        "lock_configuration = true"):  # fmt: skip
-            connection.execute(f"set {setting}")
+        connection.execute(_DATA["lock"])
     return Tables(connection, datasets)
 
 
@@ -383,19 +323,12 @@ def write_result(result: Result, path: str) -> None:
     import pyarrow as pa  # noqa: PLC0415 - an optional package
     import pyarrow.parquet as pq  # noqa: PLC0415 - an optional package
 
+    from fastrec.commands.export.parquet import write_groups  # noqa: PLC0415 - needs pyarrow
+
     try:
         with pq.ParquetWriter(path, result.schema, compression="zstd") as writer:
-            group: list[pa.RecordBatch] = []
-            for batch in result.batches:
-                group.append(batch)
-                if (
-                    len(group) * _RESULT_ROWS >= _GROUP_ROWS
-                    or sum(held.nbytes for held in group) >= _GROUP_BYTES
-                ):
-                    writer.write_table(pa.Table.from_batches(group))
-                    group = []
-            if group:
-                writer.write_table(pa.Table.from_batches(group))
+            batches = ((batch, batch.nbytes) for batch in result.batches)
+            write_groups(writer, batches, _GROUP_ROWS, _GROUP_BYTES)
     except pa.ArrowNotImplementedError as exc:
         raise UsageError(
             f"Parquet has no type for a column of this result: {exc}; cast it, such as to varchar"

@@ -23,7 +23,6 @@ from fastrec.commands.generate.text import Rng
 from fastrec.schemas.hashes import RECIPES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
 from fastrec.schemas.schema import Schema, Shape
-from fastrec.schemas.upgrade import without_nulls
 
 _WRONG_HASH = "0123456789abcdef" * 4
 _TEMPLATE = "<|system|>\nThink first.\n<|user|>\n{}\n<|assistant|>\n"
@@ -276,7 +275,7 @@ class Answer(msgspec.Struct, frozen=True):
         record = self.written()
         if self.is_later:
             shape = self.schema.shape
-            without = without_nulls(record, shape)
+            without = _without_nulls(record, shape)
             return without if without != record else arranged(record, shape, nulls=True)
         copy = {
             key: value for key, value in record.items() if value is not None or key not in _NULLABLE
@@ -365,6 +364,22 @@ def _texts(values: Record) -> dict[str, str]:
     return {
         key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()
     }
+
+
+def _without_nulls(value: dict[str, Any], shape: Shape) -> dict[str, Any]:
+    """Leave out nulls that mean the same as absence."""
+    kept: dict[str, Any] = {}
+    for key, child in value.items():
+        field = shape.fields.get(key)
+        if child is None and field and field.drops_null:
+            continue
+        kept[key] = child
+        if field and field.shape:
+            if isinstance(child, list):
+                kept[key] = [_without_nulls(item, field.shape) for item in child]
+            elif child is not None:
+                kept[key] = _without_nulls(child, field.shape)
+    return kept
 
 
 def arranged(value: Any, shape: Shape, *, nulls: bool) -> Any:

@@ -43,6 +43,7 @@ from fastrec.errors import (
     NotATableError,
     ShardError,
     UsageError,
+    check_choice,
     is_out_of_memory,
     listed,
     out_of_memory,
@@ -70,7 +71,7 @@ from fastrec.harnesses.log import (
     with_every_metric,
 )
 from fastrec.harnesses.metadata import chosen_names, names_of, notes_on
-from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
+from fastrec.harnesses.registry import HARNESSES, harness_named
 from fastrec.harnesses.table import NAMED, TableColumns, columns_from
 from fastrec.harnesses.table.guess import guess
 from fastrec.harnesses.values import Names, OptionalInt, Texts
@@ -444,8 +445,7 @@ def import_logs(
         OSError: A shard cannot be written.
     """
     check_jobs(jobs)
-    if from_ not in ("auto", *HARNESS_NAMES):
-        raise UsageError(f"from must be auto or one of {', '.join(HARNESS_NAMES)}, not {from_!r}")
+    check_choice("from", from_, ("auto", *HARNESSES))
     patterns = as_tuple("metric", metric)
     chosen = chosen_names(metadata)
     names = path_names(paths)
@@ -487,9 +487,10 @@ def _columns(path: AnyPath | None, table: Texts) -> TableColumns | None:
     """
     given = TableColumns(**table)
     if path is not None:
-        read = columns_from(storage_of(os.fspath(path)).read_all(os.fspath(path)), os.fspath(path))
+        name = os.fspath(path)
+        read = columns_from(storage_of(name).read_all(name), name)
         given = msgspec.structs.replace(
-            read, **{name: value for name, value in table.items() if value}
+            read, **{field: value for field, value in table.items() if value}
         )
     if given == TableColumns():
         return None
@@ -522,7 +523,7 @@ def guess_columns(paths: Sequence[str], output: str) -> list[str]:
 def _check_choices(patterns: Names, chosen: Collection[str], result: Import) -> None:
     if patterns and result.logs and not any(log.records for log in result.logs):
         known = sorted({name for log in result.logs for name in log.metrics_left_out})
-        named = ", ".join(repr(pattern) for pattern in patterns)
+        named = ", ".join(map(repr, patterns))
         raise UsageError(f"no metric matches {named}; the logs have {listed(known, 30)}")
     have = {name for log in result.logs for name in log.metadata}
     unknown = [name for name in sorted(chosen) if have.isdisjoint(names_of(name))]

@@ -24,8 +24,6 @@ from fastrec.sources.inputs import AnyFile
 from fastrec.storage import join, parent_and_name, parent_of, storage_of
 
 RECORDS = "record shards"
-_NOT_NEEDED = "files of a harness that no log needs"
-_FOREIGN = "files of another kind"
 
 
 class Found(msgspec.Struct):
@@ -65,15 +63,13 @@ def find_logs(
         if problem:
             found.bad.append(BadLog(file.path, problem))
         else:
-            found.skip(RECORDS if is_of_records else _FOREIGN, file.path)
+            found.skip(RECORDS if is_of_records else "files of another kind", file.path)
     for _, grouped in sorted(engine.run(partial(_group_files, by_harness, names), by_harness)):
         found.logs += grouped.logs
         found.bad += grouped.bad
-        found.skip(_NOT_NEEDED, *grouped.others)
+        found.skip("files of a harness that no log needs", *grouped.others)
     order = {file.path: number for number, file in enumerate(files)}
-    found.logs.sort(
-        key=lambda log: min(order[file.path] for file in log.files if file.path in order)
-    )
+    found.logs.sort(key=lambda log: min(order.get(file.path, len(order)) for file in log.files))
     if not found.logs and not found.bad:
         named = listed([*map(shown, paths)])
         if RECORDS in found.skipped:
@@ -148,14 +144,11 @@ def _files_beside(
         parent_of(file.path) for file in files if file.path in incomplete
     ):
         for path in _listed(directory):
-            if path in known:
-                continue
-            try:
-                role = role_in(path, head_of(path), names)
-                if role is not None and role[0] == harness:
-                    found.append(FoundFile(path, storage_of(path).size_of(path), role[1]))
-            except (OSError, ShardError):
-                continue  # nobody named it
+            if path not in known:
+                with suppress(OSError, ShardError):  # nobody named it
+                    role = role_in(path, head_of(path), names)
+                    if role is not None and role[0] == harness:
+                        found.append(FoundFile(path, storage_of(path).size_of(path), role[1]))
     return found
 
 

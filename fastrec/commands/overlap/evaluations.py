@@ -34,7 +34,7 @@ class SharedExample(msgspec.Struct):
     """Its sample_hash there."""
 
 
-class SharedQuestions(msgspec.Struct, kw_only=True):
+class SharedQuestions(msgspec.Struct):
     """Questions that two evaluations have in common."""
 
     evaluation_name: str
@@ -61,34 +61,28 @@ class _Question(NamedTuple):
 
 def find_shared(index: QuestionTable, queries: Sequence[Query]) -> list[SharedQuestions]:
     """Compare all pairs of evaluations; those with the most questions in common come first."""
-    by_hash: dict[str, dict[str, _Question]] = {}  # and by evaluation, the first such question
-    by_text: dict[bytes, dict[str, _Question]] = {}
+    # By hash or text, and by evaluation: the first such question.
+    groups: dict[str | bytes, dict[str, _Question]] = {}
     for question in _questions(index, queries):
-        by_hash.setdefault(question.sample_hash, {}).setdefault(question.evaluation, question)
-        by_text.setdefault(question.text, {}).setdefault(question.evaluation, question)
-    found: dict[tuple[str, str], SharedQuestions] = {}
-
-    def pairs_of(group: dict[str, _Question]) -> Iterator[SharedQuestions]:
-        for first, second in combinations(sorted(group), 2):
-            new = SharedQuestions(evaluation_name=first, other_evaluation_name=second)
-            yield found.setdefault((first, second), new)
-
-    for group in by_hash.values():
-        for pair in pairs_of(group):
-            pair.hashes += 1
-    for group in by_text.values():
-        for pair in pairs_of(group):
+        for key in (question.sample_hash, question.text):
+            groups.setdefault(key, {}).setdefault(question.evaluation, question)
+    shared: dict[tuple[str, str], SharedQuestions] = {}
+    for key, group in groups.items():
+        for names in combinations(sorted(group), 2):
+            pair = shared.setdefault(names, SharedQuestions(*names))
+            if isinstance(key, str):
+                pair.hashes += 1
+                continue
             pair.inputs += 1
             if len(pair.examples) < _EXAMPLES:
-                one = group[pair.evaluation_name]
-                other = group[pair.other_evaluation_name]
+                one, other = map(group.__getitem__, names)
                 pair.examples.append(
                     SharedExample(
                         one.sample_id, one.sample_hash, other.sample_id, other.sample_hash
                     )
                 )
     return sorted(
-        found.values(),
+        shared.values(),
         key=lambda pair: (
             -pair.inputs,
             -pair.hashes,
@@ -105,7 +99,7 @@ def _questions(index: QuestionTable, queries: Sequence[Query]) -> Iterator[_Ques
         table = index.table(query)
         first = table.number[table.first].tolist()
         for question in index.ids(query).tolist():
-            name = query.evaluation_name, table.hash_of(question)
+            name = query.evaluation_name, table.hashes[question]
             numbers.setdefault(name, first[question])
     for line in index.selection.lines(np.unique(list(numbers.values()))):
         record = _decode(line)

@@ -156,7 +156,6 @@ _EXAMPLES = 3
 _PAIRS_WITH_EXAMPLES = 50
 # The digests that two questions of an id must have in common for each reason, as in REASONS; with
 # the last one, `prompt_and_reference`, they have none. The digests are those of `digests_of`.
-_DIGESTS = 4
 _AGREEMENTS = ([0, 1], [2, 3], [2], [3])
 
 _decode = view_decoder(input=view(raw=str, reference=str | list[str]))
@@ -179,18 +178,17 @@ def _find_joins(index: QuestionTable, evaluation: str, scopes: _Scopes) -> Evalu
     split = {sample_hash for table in tables for sample_hash in table.split_hashes()}
     questions = Values()
     ids = Values()
-    found: list[Asked] = []
+    by_metric: list[Asked] = []
     numbers: list[Array] = []
-    model_of = {model: code for code, model in enumerate(models)}
     for metric, table in enumerate(tables):
-        model = np.array([model_of.get(name, -1) for name in table.models])[table.model]
-        records = table.records
-        first, places = distinct_of(records.hash[table.place], records.sample_id[table.place])
+        model = table.columns_of(models)[table.model]
+        sample_ids = table.sample_ids
+        first, places = distinct_of(table.question, sample_ids.codes)
         names = []
         spelled = []
-        for place in (first + table.place.start).tolist():
-            sample_hash = records.hashes[records.hash[place]]
-            sample_id = spell(records.sample_ids[records.sample_id[place]])
+        for place in first.tolist():
+            sample_hash = table.hashes[table.question[place]]
+            sample_id = spell(sample_ids.value(place))
             names.append((sample_hash, sample_id if sample_hash in split else b""))
             spelled.append(sample_id)
         asked = Asked(
@@ -200,11 +198,12 @@ def _find_joins(index: QuestionTable, evaluation: str, scopes: _Scopes) -> Evalu
             np.full_like(model, metric),
         )
         is_chosen = model >= 0
-        found.append(asked.chosen(is_chosen))
+        by_metric.append(asked.chosen(is_chosen))
         numbers.append(table.number[is_chosen])
-    everything = Asked(*(np.concatenate(codes) for codes in zip(*found, strict=True)))
+    everything = Asked(*(np.concatenate(codes) for codes in zip(*by_metric, strict=True)))
     _, first, places = np.unique(everything.question, return_index=True, return_inverse=True)
-    digests = _read_digests(index, np.concatenate(numbers)[first])
+    of_questions = index.selection.read(np.concatenate(numbers)[first], _digests_of_line)
+    digests = np.array(of_questions, dtype=np.uint64)
     metrics = [scope.metric for scope, _ in scopes]
     joins = count_joins(models, ids.list(), everything._replace(question=places), digests)
     return EvaluationJoins(
@@ -214,15 +213,9 @@ def _find_joins(index: QuestionTable, evaluation: str, scopes: _Scopes) -> Evalu
     )
 
 
-def _read_digests(index: QuestionTable, numbers: Array) -> Array:
-    """The digests of questions, given the number of the first record of each."""
-    digests = np.empty((len(numbers), _DIGESTS), dtype=np.uint64)
-    order = np.argsort(numbers)
-    lines = index.selection.lines(numbers[order])
-    for question, line in zip(order.tolist(), lines, strict=True):
-        asked = _decode(line).input
-        digests[question] = digests_of(asked.raw, asked.reference)
-    return digests
+def _digests_of_line(line: bytes) -> tuple[int, ...]:
+    asked = _decode(line).input
+    return digests_of(asked.raw, asked.reference)
 
 
 def digests_of(prompt: str, references: str | list[str]) -> tuple[int, ...]:
@@ -248,8 +241,8 @@ def count_joins(
         column_of[models.index(group[0])] = column
     asked = asked._replace(model=column_of[asked.model])
     asked = asked.chosen(asked.model >= 0)
-    of_questions = _matrix(asked.question, asked.model, len(groups))
-    of_ids = _matrix(asked.sample, asked.model, len(groups))
+    of_questions, _ = _matrix(asked.model, len(groups), asked.question)
+    of_ids, _ = _matrix(asked.model, len(groups), asked.sample)
     common = _shared(of_questions)
     same_id = _shared(of_ids)
     same_metric = _shared_by_metric(asked, common)
@@ -305,12 +298,12 @@ def _groups(models: Sequence[str], asked: Asked) -> list[list[str]]:
     return sorted(map(sorted, groups.values()), key=lambda group: (-len(group), group))
 
 
-def _matrix(rows: Array, columns: Array, width: int) -> Array:
-    """Whether each distinct code of rows has each column."""
-    distinct, places = np.unique(rows, return_inverse=True)
-    matrix = np.zeros((len(distinct), width), dtype=np.bool_)
+def _matrix(columns: Array, width: int, *rows: Array) -> tuple[Array, Array]:
+    """Whether each combination of codes has each column; and the first row of each combination."""
+    first, places = distinct_of(*rows)
+    matrix = np.zeros((len(first), width), dtype=np.bool_)
     matrix[places, columns] = True
-    return matrix
+    return matrix, first
 
 
 def _shared(matrix: Array) -> Array:
@@ -331,9 +324,7 @@ class _Sharing:
     """Which groups have one of several keys of a unit in common: a text of an id, for example."""
 
     def __init__(self, width: int, groups: Array, units: Array, *keys: Array) -> None:
-        first, places = distinct_of(units, *keys)
-        self._matrix = np.zeros((len(first), width), dtype=np.bool_)
-        self._matrix[places, groups] = True
+        self._matrix, first = _matrix(groups, width, units, *keys)
         self._starts = np.flatnonzero(np.diff(units[first], prepend=-1))
 
     def with_group(self, group: int) -> Array:
@@ -350,22 +341,15 @@ class _Closeness:
         number = np.bincount(asked.sample[questions.first])  # of questions by id
         several = asked.chosen(number[asked.sample] > 1)
         self._ids = np.unique(several.sample)
-        self._groups = groups
         texts = [
             np.unique(column, return_inverse=True)[1][several.question] for column in digests.T
         ]
         keys: list[list[Array]] = [[], [several.question]]
         keys += [[texts[column] for column in columns] for columns in _AGREEMENTS]
-        self._levels = [
-            _Sharing(groups, several.model, several.sample, *some)
-            for some in keys
-            if len(self._ids)
-        ]
+        self._levels = [_Sharing(groups, several.model, several.sample, *some) for some in keys]
 
     def _reasons(self, group: int) -> Array:
         """By id and group, the position in REASONS; -1 if nothing keeps them apart."""
-        if not self._levels:
-            return np.full((0, self._groups), -1)
         has_id, same_question, *agreeing = (level.with_group(group) for level in self._levels)
         found = np.where(has_id, len(agreeing), -1)
         for reason in reversed(range(len(agreeing))):

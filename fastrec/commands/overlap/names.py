@@ -43,16 +43,17 @@ def spelling(name: str) -> str:
 
 
 def similar_pairs(names: Iterable[str]) -> list[tuple[str, str]]:
-    """All pairs of names that differ only in spelling."""
+    """All pairs of names that differ only in spelling, in the order of the names."""
     groups: dict[str, list[str]] = {}
-    for name in sorted(set(names)):
+    for name in names:
         groups.setdefault(spelling(name), []).append(name)
     return [pair for group in groups.values() for pair in combinations(group, 2)]
 
 
 def probable_pairs(names: Iterable[str]) -> list[tuple[str, str]]:
     """The pairs of similar names that are not of two organisations."""
-    return [pair for pair in similar_pairs(names) if len(_organisations(pair)) < 2]
+    pairs = similar_pairs(sorted(set(names)))
+    return [pair for pair in pairs if len(_organisations(pair)) < 2]
 
 
 def _organisations(names: Iterable[str]) -> set[str]:
@@ -61,12 +62,10 @@ def _organisations(names: Iterable[str]) -> set[str]:
 
 def compare_similar(index: QuestionTable, records: Mapping[str, int]) -> list[SimilarModels]:
     """Compare the answers of models with similar names, given the number of records of each."""
-
-    def order(name: str) -> tuple[int, str]:
-        return -records[name], name
-
-    pairs = [tuple(sorted(pair, key=order)) for pair in similar_pairs(records)]
-    pairs.sort(key=lambda pair: [*map(order, pair)])
+    names = sorted(records, key=lambda name: (-records[name], name))
+    pairs = similar_pairs(names)
+    ranks = {name: rank for rank, name in enumerate(names)}
+    pairs.sort(key=lambda pair: [*map(ranks.__getitem__, pair)])
     common: Counter[tuple[str, ...]] = Counter()
     same: Counter[tuple[str, ...]] = Counter()
     for scope in index.scopes:

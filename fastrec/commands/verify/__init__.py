@@ -112,9 +112,8 @@ def _check_summary(
     problems = Problems(SUMMARY)
     try:
         data = storage_of(corpus).read_all(summary_path(corpus, manifest))
-        problems.compare(
-            "file.sha256", "SHA-256", manifest.summary_sha256, sha256(data).hexdigest()
-        )
+        digest = sha256(data).hexdigest()
+        problems.compare("file.sha256", "SHA-256", manifest.summary_sha256, digest)
         summary = Summary.from_json(data)
     except (FileNotFoundError, CorpusError):  # reported with the files, as missing or badly named
         return None, []
@@ -170,7 +169,7 @@ def _check_statistics(
 ) -> None:
     """Build the summary again from the records, and compare what depends only on them."""
     tally = read_part_counts(statistics).tally
-    found = msgspec.structs.replace(
+    computed = msgspec.structs.replace(
         summary,
         schema=options.target.name,
         line_counts=msgspec.structs.replace(
@@ -179,7 +178,10 @@ def _check_statistics(
         sample_hash=msgspec.structs.replace(summary.sample_hash, algorithm=options.hash_algorithm),
         **summarize(tally, read_census(statistics), options.target),
     )
-    for option, identities in (("conflicts", found.contradictions), ("repeats", found.repeats)):
+    for option, identities in (
+        ("conflicts", computed.contradictions),
+        ("repeats", computed.repeats),
+    ):
         choice = getattr(options, option)
         for example in identities.examples if choice != "keep" else ():
             where = f"{example.evaluation_name!r}, {example.model_id!r}, {example.sample_id!r}"
@@ -187,9 +189,9 @@ def _check_statistics(
             said = f"although {MANIFEST} says {option}: {choice}"
             problems.add("corpus.conflict", f"{message}, {said}")
     if options.leaves_out:  # the summary also counts the records that were left out
-        found.repeats = summary.repeats
-        found.contradictions = summary.contradictions
-    documents = _plain(summary, options), _plain(found, options)
+        computed.repeats = summary.repeats
+        computed.contradictions = summary.contradictions
+    documents = _plain(summary, options), _plain(computed, options)
     problems.compare_documents(
         "summary.statistics", "", *documents, _SUMMARY_SAYS, "the parts give"
     )
@@ -220,15 +222,15 @@ def _check_rejects(
         problems.compare_file(path, listed)
         for number, line in numbered_lines(path):
             try:
-                found = decode_rejected(path, number, line)
+                rejected_line = decode_rejected(path, number, line)
             except CorpusError as exc:
                 problems.add("rejects.entry", exc.reason, number)
                 continue
-            codes[found.code] += 1
-            sources[found.source] += 1
-            if found.repairs:
-                repairs.update([_ANY, *found.repairs])
-            location = (found.source, found.line)
+            codes[rejected_line.code] += 1
+            sources[rejected_line.source] += 1
+            if rejected_line.repairs:
+                repairs.update([_ANY, *rejected_line.repairs])
+            location = (rejected_line.source, rejected_line.line)
             if location <= previous:
                 message = "expected a line after {}:{}, found {}:{}".format(*previous, *location)
                 problems.add("rejects.order", message, number)

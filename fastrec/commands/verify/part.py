@@ -175,11 +175,11 @@ def check_inputs(checked: Sequence[_CheckedSources], manifest: Manifest) -> Iter
     for entry in manifest.inputs:
         lines[entry.path] += entry.lines + entry.filtered
         kept[entry.path] += entry.kept
-    found: Counter[str] = Counter()
+    records: Counter[str] = Counter()
     for sources in checked:
         problems = sources.problems
         for shard, (count, lowest, highest) in sources.shards.items():
-            found[shard] += count
+            records[shard] += count
             if shard not in lines:
                 message = f"expected an input of the corpus, found {shard!r}"
                 problems.add("sources.shard", message, lowest[1])
@@ -193,7 +193,7 @@ def check_inputs(checked: Sequence[_CheckedSources], manifest: Manifest) -> Iter
         problems = Problems(MANIFEST)
         for path, count in kept.items():
             problems.compare(
-                "sources.kept", f"{path}: records", count, found[path], other="the sources have"
+                "sources.kept", f"{path}: records", count, records[path], other="the sources have"
             )
         yield from problems
 

@@ -190,7 +190,7 @@ def labels_of(perturbations: Iterable[str]) -> Texts:
     labels = {}
     for name, same in by_name.items():
         first, *others = same.values()
-        names = sorted({field for fields in same.values() for field in fields})
+        names = sorted(set[str]().union(*same.values()))
         differing = [
             field
             for field in names
@@ -229,15 +229,13 @@ def plan(log: Log) -> LogPlan:
         notes=("there is no stats.json: the records are compared with nothing",)
         if stats is None
         else (),
-        left_out={"no request has its instance, perturbation and trial": len(scan.unmatched)}
-        if scan.unmatched
-        else {},
+        left_out={"no request has its instance, perturbation and trial": len(scan.unmatched)},
     )
 
 
 _SLICE_BYTES = 8 << 20  # of both files
 
-_NONE = 0xFFFFFFFF
+NO_SAMPLE = -1  # so it is the last item of arrays by sample
 
 
 class FileIndex:
@@ -246,27 +244,29 @@ class FileIndex:
     def __init__(self) -> None:
         self.starts = array("Q")
         self.sizes = array("I")
-        self.samples = array("I")
+        self.samples = array("i")
 
-    def add(self, start: int, size: int, sample: OptionalInt) -> None:
+    def add(self, start: int, size: int, sample: int) -> None:
         self.starts.append(start)
         self.sizes.append(size)
-        self.samples.append(_NONE if sample is None else sample)
+        self.samples.append(sample)
 
     def ranges(self, slice_of: array[int], slices: int) -> list[Ranges]:
-        """The byte ranges of each slice; adjacent items share one."""
-        ranges: list[Ranges] = [[] for _ in range(slices)]
-        before = _NONE
+        """The byte ranges of each slice; adjacent items share one.
+
+        `slice_of` has one more, at its end, for items without a sample.
+        """
+        ranges: list[Ranges] = [[] for _ in range(slices + 1)]
+        before = -1
         for start, size, sample in zip(self.starts, self.sizes, self.samples, strict=True):
-            number = _NONE if sample == _NONE else slice_of[sample]
-            if number != _NONE:
-                own_ranges = ranges[number]
-                if number == before:
-                    own_ranges[-1] = (own_ranges[-1][0], start + size)
-                else:
-                    own_ranges.append((start, start + size))
+            number = slice_of[sample]
+            own_ranges = ranges[number]
+            if number == before:
+                own_ranges[-1] = (own_ranges[-1][0], start + size)
+            else:
+                own_ranges.append((start, start + size))
             before = number
-        return ranges
+        return ranges[:-1]
 
 
 def cut(
@@ -276,20 +276,20 @@ def cut(
 
     Return the ranges of each in both files.
     """
-    weights = array("Q", bytes(8 * samples))
+    weights = array("Q", bytes(8 * (samples + 1)))  # the last one is of items without a sample
     for index in (requests, entries):
         for size, sample in zip(index.sizes, index.samples, strict=True):
-            if sample != _NONE:
-                weights[sample] += size
+            weights[sample] += size
     slice_of = array("I")
     number = held = 0
-    for weight in weights:
+    for weight in weights[:-1]:
         if held and held + weight > slice_bytes:
             number = number + 1
             held = 0
         held += weight
         slice_of.append(number)
     count = number + 1 if samples else 0
+    slice_of.append(count)
     return list(zip(requests.ranges(slice_of, count), entries.ranges(slice_of, count), strict=True))
 
 
@@ -335,9 +335,9 @@ def _scan_entries(path: str, scan: Scan, labels: Texts) -> dict[str, MetricUse]:
         for start, size, entry in JsonArray(path, source.read, None, _decode_entry).items():
             key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, path)
             number = hash_of(key)
-            sample = scan.samples.get(number)
+            sample = scan.samples.get(number, NO_SAMPLE)
             scan.entries.add(start, size, sample)
-            if sample is None:
+            if sample == NO_SAMPLE:
                 scan.unmatched.add(number)
                 continue
             label = labels.get(key.perturbation, key.perturbation)
@@ -428,8 +428,8 @@ def _compare(
     not_compared = {name: use.obstacle for name, use in uses.items() if not use.by_trial}
     instances: dict[str, float] = {}
     for stat in stats:
-        perturbation = stat.name.perturbation
-        kind = str(perturbation.get("computed_on") or _PERTURBED) if perturbation else _PERTURBED
+        perturbation = stat.name.perturbation or {}
+        kind = str(perturbation.get("computed_on") or _PERTURBED)
         label = ""
         if perturbation:  # HELM makes up `robustness` and `fairness`, which no instance has
             label = labels.get(canonical(perturbation), str(perturbation.get("name")))

@@ -14,6 +14,7 @@ each sample (`REDUCERS`).
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import islice
 from operator import itemgetter
 from typing import Any
@@ -49,6 +50,7 @@ from fastrec.harnesses.values import (
     as_object,
     decoder,
     explaining,
+    spelled,
 )
 
 __all__ = ["plan", "role_of", "samples"]
@@ -158,8 +160,11 @@ Seen = Mapping[str, Any]  # the scorers that a sample has scores of, each with i
 
 def _run_of(header: Header, seen: Seen) -> RunInfo:
     spec = header.eval
-    dataset = spec.dataset.name if spec.dataset else None
-    metadata = {"eval_id": spec.eval_id, "run_id": spec.run_id, "dataset": dataset}
+    metadata = {
+        "eval_id": spec.eval_id,
+        "run_id": spec.run_id,
+        "dataset": (spec.dataset.name if spec.dataset else None),
+    }
     lower = (
         _resolve(entry, seen)
         for entry in header.entries
@@ -170,7 +175,7 @@ def _run_of(header: Header, seen: Seen) -> RunInfo:
         model=spec.model,
         started=spec.created,
         version=str((spec.packages or {}).get("inspect_ai", "")),
-        metadata={name: value for name, value in metadata.items() if value},
+        metadata=spelled(metadata),
         lower_is_better=frozenset(f"{scorer}:{key}" if key else scorer for scorer, key in lower),
     )
 
@@ -185,10 +190,8 @@ def _notes_of(header: Header) -> list[str]:
 
 def _scores_seen(samples: Iterable[LoggedSample], old_name: str) -> Seen:
     """The scorers of the first sample that has scores."""
-    for sample in samples:
-        if scores := scores_in(sample, old_name):
-            return {name: score.value for name, score in scores.items()}
-    return {}
+    scores = next(filter(None, (scores_in(sample, old_name) for sample in samples)), {})
+    return {name: score.value for name, score in scores.items()}
 
 
 def _keys(seen: Seen, scorer: str) -> Names:
@@ -306,13 +309,12 @@ def _plan_archive(path: str) -> LogPlan:
         summarized = _summarized_samples(archive)
     groups = in_groups(members, lambda sample: sample.size, _SLICE_BYTES)
     planned = _plan(path, header, [LogSlice(members=tuple(group)) for group in groups])
-    left_out = {"a chunked sample without its sample.json": cut_short} if cut_short else {}
     return msgspec.structs.replace(
         planned,
         expected_samples=summarized
         if planned.expected_samples is None
         else planned.expected_samples,
-        left_out=left_out,
+        left_out={"a chunked sample without its sample.json": cut_short},
         notes=[*notes, *planned.notes],
     )
 
@@ -339,10 +341,9 @@ def _summarized_samples(archive: Archive) -> OptionalInt:
         names = ["summaries.json"]
     if not names:
         return None
-    try:
+    with suppress(LogError, ValueError):  # the samples themselves may be whole
         return sum(len(_decode_summaries(memoryview(archive.read(name)))) for name in names)
-    except (LogError, ValueError):
-        return None  # the samples themselves may be whole
+    return None
 
 
 def _plan_document(path: str) -> LogPlan:
@@ -350,8 +351,11 @@ def _plan_document(path: str) -> LogPlan:
         array = JsonArray(path, reader.read, "samples", check_item)
         items = [(start, size) for start, size, _ in array.items()]
     header = _decoded(path, "it", array.envelope)
-    groups = in_groups(items, itemgetter(1), _SLICE_BYTES)
-    return _plan(path, header, [LogSlice(items=tuple(group)) for group in groups])
+    return _plan(
+        path,
+        header,
+        [LogSlice(items=tuple(group)) for group in in_groups(items, itemgetter(1), _SLICE_BYTES)],
+    )
 
 
 def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:

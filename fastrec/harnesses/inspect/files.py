@@ -133,15 +133,10 @@ def opened_archive(path: str) -> Iterator[Archive]:
 
 
 ARCHIVE = "eval"
-_DOCUMENT = "json"
 
 _FIRST = re.compile(
     rb"(?:_journal/(?:start\.json|summaries/.*)|(?:header|summaries|reductions)\.json|samples/.*_epoch_\d+(?:\.json|/.*))\Z",
     re.DOTALL,
-)
-_USUAL = (
-    rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"(?:started|success|cancelled|error)"'
-    rb'\s*,\s*"eval"\s*:\s*\{'
 )
 _TOKEN = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\s*:)?|[{}\[\]]', re.DOTALL)
 _OTHERS = (b"version", b"status", b"plan", b"results", b"stats")
@@ -151,7 +146,7 @@ def role_of(head: bytes, path: str) -> OptionalText:
     if head.startswith(_SIGNATURE):
         return ARCHIVE if _is_archive(head, path) else None
     if head[:1] == b"{" or head.lstrip()[:1] == b"{":
-        return _DOCUMENT if re.match(_USUAL, head) or _has_keys(head) else None
+        return "json" if _has_keys(head) else None
     return None
 
 
@@ -184,7 +179,7 @@ def _has_keys(head: bytes) -> bool:
             depth -= 1
     return (
         b"eval" in keys
-        and any(key in keys for key in _OTHERS)
+        and not keys.isdisjoint(_OTHERS)
         and b'"task"' in head
         and b'"model"' in head
     )

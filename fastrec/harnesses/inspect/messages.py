@@ -92,8 +92,8 @@ _FORMATS = {
     "mp3": "audio/mpeg",
     "mp4": "video/mp4",
     "mpeg": "video/mpeg",
+    "mov": "video/quicktime",
 }
-_FORMATS["mov"] = "video/quicktime"
 
 
 class Attachments:
@@ -248,20 +248,18 @@ def _server_result(part: Part, attachments: Attachments) -> str:
 
 
 def _with_error(text: str, message: LoggedMessage) -> str:
-    if message.error is not None:
-        kind = message.error.type
-        reason = message.error.message
-    elif message.tool_error:
-        kind = ""
-        reason = message.tool_error
-    else:
+    failure = message.error or Failure(message=message.tool_error or "")
+    reason = failure.message
+    if message.error is None and not reason:
         return text
-    error = f"[tool error: {kind}: {reason}]" if kind else f"[tool error: {reason}]"
+    kind = f"{failure.type}: " if failure.type else ""
+    error = f"[tool error: {kind}{reason}]"
     return f"{text}\n{error}" if text and text != reason else error
 
 
 def _given(part: Part) -> JsonObject:
     if part.data is not None:
         return part.data if isinstance(part.data, dict) else {"data": part.data}
-    fields = {name: getattr(part, name) for name in part.__struct_fields__ if name != "type"}
+    fields = msgspec.structs.asdict(part)
+    del fields["type"]
     return {name: value for name, value in fields.items() if value is not None}

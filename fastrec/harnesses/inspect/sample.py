@@ -35,6 +35,7 @@ from fastrec.harnesses.values import (
     Texts,
     number_in,
     spell,
+    spelled,
 )
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, Performance, TokenUsage
 
@@ -104,6 +105,11 @@ class LoggedSample(LogObject):
     store: msgspec.Raw = _NOTHING
 
     @property
+    def answer(self) -> ModelOutput:
+        """The output; an empty one if the log has none."""
+        return self.output or ModelOutput()
+
+    @property
     def unread(self) -> list[str]:
         """The fields that no record holds; tokens of old logs are read of events."""
         return [
@@ -135,8 +141,8 @@ def _token_usage_of(sample: LoggedSample, events: Callable[[], Any]) -> TokenUsa
         return _sum(sample.model_usage.values())
     answers = sum(message.role == "assistant" for message in sample.messages)
     usages = list(_usages_in(events())) if answers > 1 else []
-    if not usages and sample.output is not None and sample.output.usage is not None:
-        usages = [sample.output.usage]
+    if not usages and sample.answer.usage is not None:
+        usages = [sample.answer.usage]
     return _sum(usages) if usages else None
 
 
@@ -329,16 +335,12 @@ def sample_of(logged: LoggedSample, parts: Parts, scoring: Scoring) -> Sample:
     asked, correct = _input(logged, attachments)
     if correct:
         metadata["reference_index"] = correct
-    said = (
-        [said_in(choice.message, attachments) for choice in logged.output.choices]
-        if logged.output
-        else []
-    )
-    if not said and logged.output and logged.output.completion:
-        said = [Said(attachments.resolve(logged.output.completion))]
+    said = [said_in(choice.message, attachments) for choice in logged.answer.choices]
+    if not said and logged.answer.completion:
+        said = [Said(attachments.resolve(logged.answer.completion))]
     kind = _interaction_type(logged.messages)
     sample = Sample(
-        sample_id=str(logged.id) if type(logged.id) is int else spell(logged.id),
+        sample_id=spell(logged.id),
         input=asked,
         scores=[],
         interaction_type=kind,
@@ -387,7 +389,7 @@ def _add_output(
     Return the texts of the model.
     """
     messages = prompt = logged.messages
-    contents = [choice.message.content for choice in logged.output.choices] if logged.output else []
+    contents = [choice.message.content for choice in logged.answer.choices]
     if messages and messages[-1].role == "assistant":
         prompt = messages[:-1]
         if not said or messages[-1].content not in contents:
@@ -472,12 +474,13 @@ def _error(logged: LoggedSample) -> str:
 
 
 def _metadata(logged: LoggedSample) -> Texts:
-    metadata = {"epoch": str(logged.epoch), "uuid": logged.uuid}
-    if logged.output is not None:
-        metadata["stop_reason"] = (
-            logged.output.choices[0].stop_reason if logged.output.choices else None
-        )
-        metadata["output_error"] = logged.output.error
+    choices = logged.answer.choices
+    metadata: JsonObject = {
+        "epoch": str(logged.epoch),
+        "uuid": logged.uuid,
+        "stop_reason": choices[0].stop_reason if choices else None,
+        "output_error": logged.answer.error,
+    }
     if logged.limit is not None:
         limit = logged.limit
         is_object = isinstance(limit, dict) and "type" in limit
@@ -486,4 +489,4 @@ def _metadata(logged: LoggedSample) -> Texts:
         )
     if logged.error_retries:
         metadata["error_retries"] = str(len(logged.error_retries))
-    return {name: text for name, text in metadata.items() if text}
+    return spelled(metadata)

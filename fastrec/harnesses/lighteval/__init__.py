@@ -16,13 +16,14 @@ slices.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from os.path import commonprefix
 from typing import Any
 
 import msgspec
 import xxhash
 
 from fastrec.errors import LogError, ShardError
-from fastrec.harnesses.files import read_document
+from fastrec.harnesses.files import read_object
 from fastrec.harnesses.lighteval.sample import Metrics, columns_of, metrics_in, samples_in
 from fastrec.harnesses.log import (
     OTHER,
@@ -38,12 +39,11 @@ from fastrec.harnesses.log import (
     Sample,
 )
 from fastrec.harnesses.values import (
-    JsonObject,
+    Fields,
     OptionalText,
     Texts,
     as_list,
     as_object,
-    decoder,
     number_of,
 )
 from fastrec.sources.formats import PARQUET_MAGIC, parquet_module
@@ -59,7 +59,6 @@ LAYOUTS = (
 _DATE = r"\d{4}-\d\d-\d\dT\d\d[-:_]\d\d[-:_]\d\d(?:\.\d+)?"
 _NAME_OF_DETAILS = r"(?:details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:_-]+)?\.parquet"
 _NOT_PART = r"[^0-9A-Za-z]+"
-_NO_DETAILS = "there are no details of this run: lighteval writes them with --save-details"
 _ADVICE = "give the results_<date>.json of its run, too: it names the model"
 
 
@@ -75,47 +74,37 @@ def role_of(head: bytes, path: str) -> OptionalText:
     return OTHER if {"config_general", "results"} <= columns else None
 
 
-class _General(msgspec.Struct):
-    model_name: Any = None
-    model_config: Any = None
-    lighteval_sha: Any = None
-    start_time: Any = None
-
-
-class Results(msgspec.Struct):
-    config_general: _General
-    results: dict[str, JsonObject | None]
-    versions: JsonObject | None = None
-    config_tasks: JsonObject | None = None
-    summary_tasks: JsonObject | None = None
+class Results(Fields):
+    """What a document says about a run."""
 
     @property
     def model(self) -> str:
-        name = self.config_general.model_name or as_object(self.config_general.model_config).get(
-            "model_name"
-        )
+        general = "config_general"
+        name = self[f"{general}.model_name"] or self[f"{general}.model_config.model_name"]
         return name if isinstance(name, str) else ""
 
     @property
     def version(self) -> str:
         """The commit of lighteval, which is all that the document says about its version."""
-        sha = self.config_general.lighteval_sha
+        sha = self["config_general.lighteval_sha"]
         return sha if isinstance(sha, str) and sha != "?" else ""
 
     @property
-    def tasks(self) -> list[str]:
-        return [task for task in self.results if task != "all" and ":_average|" not in task]
+    def figures(self) -> Fields:
+        """The figures of each task; names of tasks have dots."""
+        return as_object(self["results"])
 
-    def config_of(self, task: str) -> JsonObject:
+    @property
+    def tasks(self) -> list[str]:
+        return [task for task in self.figures if task != "all" and ":_average|" not in task]
+
+    def config_of(self, task: str) -> Fields:
         """The configuration of a task.
 
         Older versions call it by its name without the number of shots.
         """
-        configs = self.config_tasks or {}
-        for name in (task, task.rpartition("|")[0]):
-            if isinstance(config := configs.get(name), dict):
-                return config
-        return {}
+        configs = as_object(self["config_tasks"])
+        return as_object(configs.get(task)) or as_object(configs.get(task.rpartition("|")[0]))
 
     def metrics_of(self, task: str) -> Metrics:
         config = self.config_of(task)
@@ -124,16 +113,13 @@ class Results(msgspec.Struct):
 
     def hash_of(self, task: str) -> str:
         """The hash of all questions of a task; empty if the document does not have it."""
-        summary = as_object((self.summary_tasks or {}).get(task))
-        value = as_object(summary.get("hashes")).get("hash_examples")
+        summary = as_object(as_object(self["summary_tasks"]).get(task))
+        value = summary["hashes.hash_examples"]
         return value if isinstance(value, str) else ""
 
 
-_decode = decoder(Results)
-
-
 def read_results(path: str) -> Results:
-    return read_document(path, _decode, "these are no results of lighteval, or they are damaged")
+    return Results(read_object(path, "file with results of lighteval"))
 
 
 class _Run(msgspec.Struct):
@@ -156,7 +142,13 @@ def logs_of(files: Files) -> Grouped:
                     Log("lighteval", file.path, (file, _find(file.path, runs).file))
                 )
     if not grouped.logs and not grouped.bad:
-        grouped.bad = [BadLog(run.file.path, _NO_DETAILS) for run in runs]
+        grouped.bad = [
+            BadLog(
+                run.file.path,
+                "there are no details of this run: lighteval writes them with --save-details",
+            )
+            for run in runs
+        ]
     return grouped
 
 
@@ -171,8 +163,7 @@ def _find(path: str, runs: Sequence[_Run]) -> _Run:
     if not found:
         other = f"; the results found are of other runs than {date}" if runs else ""
         raise LogError(path, f"there are no results of its run{other}: {_ADVICE}")
-    if any(run.date == date for run in found):
-        found = [run for run in found if run.date == date]
+    found = [run for run in found if run.date == date] or found
     found = [run for run in found if _has(run.results, task or named_task(path, run.results.tasks))]
     if not found:
         raise LogError(path, f"no results found here have its task {task}: {_ADVICE}")
@@ -186,16 +177,13 @@ def _find(path: str, runs: Sequence[_Run]) -> _Run:
 
 def _has(results: Results, task: str) -> bool:
     """Tell whether results have a task; details whose task is not known may be of any."""
-    return not task or any(f"|{name}".endswith(f"|{task}") for name in results.results)
+    return not task or any(f"|{name}".endswith(f"|{task}") for name in results.figures)
 
 
 def _shared(path: str, other: str) -> int:
-    count = 0
-    for folder, other_folder in zip(path.split("/")[:-1], other.split("/")[:-1], strict=False):
-        if folder != other_folder:
-            break
-        count += 1
-    return count
+    """The number of folders at the start of both paths."""
+    folders = (path.split("/")[:-1], other.split("/")[:-1])
+    return len(commonprefix(folders))  # noqa: RUF071 - compares folders, not letters
 
 
 def date_of(path: str) -> str:
@@ -290,7 +278,7 @@ def _started(results: Results, paths: Iterable[str]) -> str:
     the names of all files of a run, and writes the reading of a clock of the machine as
     `start_time`, which at least tells runs apart.
     """
-    clock = results.config_general.start_time
+    clock = results["config_general.start_time"]
     if isinstance(clock, str) and clock:
         return clock
     if isinstance(clock, int | float) and _FIRST_SECOND < clock < 10 * _FIRST_SECOND:
@@ -326,7 +314,7 @@ def _metadata(results: Results, task: str) -> Texts:
     splits = results.config_of(task).get("evaluation_splits")
     if isinstance(splits, list) and splits and all(isinstance(split, str) for split in splits):
         metadata["split"] = ",".join(splits)
-    version = (results.versions or {}).get(task, results.config_of(task).get("version"))
+    version = as_object(results["versions"]).get(task, results.config_of(task).get("version"))
     if isinstance(version, int | float | str) and str(version):
         metadata["task_version"] = str(version)
     shots = task.rpartition("|")[2]
@@ -338,7 +326,7 @@ def _metadata(results: Results, task: str) -> Texts:
 def _aggregates(results: Results, task: str, metrics: Metrics, scored: list[str]) -> Figures:
     aggregates = []
     not_compared = {}
-    stated = results.results.get(task) or {}
+    stated = as_object(results.figures.get(task))
     for name, value in stated.items():
         metric = metrics.get(name)
         number = None if isinstance(value, str) else number_of(value)

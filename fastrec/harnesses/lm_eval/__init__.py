@@ -225,11 +225,11 @@ def _metric_list(settings: Fields) -> dict[str, Fields]:
 
 
 def _lower_is_better(figures: JsonObject, settings: Fields, higher: Any) -> frozenset[str]:
-    listed = _metric_list(settings)
     pairs = metric_keys(figures)
     better = {metric: metric not in _LOWER for metric, _ in pairs}
-    stated = {name: entry["higher_is_better"] for name, entry in listed.items()}
-    better |= {name: value for name, value in stated.items() if value is not None}
+    for name, entry in _metric_list(settings).items():
+        if entry["higher_is_better"] is not None:
+            better[name] = entry["higher_is_better"]
     better |= as_object(higher)
     lower = {metric for metric, value in better.items() if value is False}
     return frozenset(lower | {metric_id(*pair) for pair in pairs if pair[0] in lower})
@@ -249,9 +249,7 @@ def _of_lines(maker: SampleMaker, log_slice: LogSlice) -> Iterator[Sample]:
     for chunk in chunks_of(log_slice.piece):
         rows: Iterable[Any] | None = reader.rows(chunk.data)
         if rows is None:
-            rows = (
-                reader.row(line) for line in chunk.data.split(b"\n") if line and not line.isspace()
-            )
+            rows = (reader.row(line) for line in chunk.data.split(b"\n") if line.strip())
         number = 0
         try:
             for row in rows:

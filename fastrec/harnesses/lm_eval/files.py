@@ -17,6 +17,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ from xxhash import xxh3_64
 from fastrec.errors import LogError, ShardError, shown
 from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.json_array import JsonArray
-from fastrec.harnesses.log import HEAD_BYTES, BadLog, Files, FoundFile, Grouped, Log
+from fastrec.harnesses.log import BadLog, Files, FoundFile, Grouped, Log
 from fastrec.harnesses.recognise import head_of
 from fastrec.harnesses.values import (
     BOM,
@@ -72,7 +73,7 @@ def damaged_line(piece: Slice, chunk: Chunk, number: int, reason: str) -> LogErr
     `number` counts its lines that are not empty.
     """
     lines = chunk.data.split(b"\n")
-    position = [index for index, line in enumerate(lines) if line and not line.isspace()][number]
+    position = [index for index, line in enumerate(lines) if line.strip()][number]
     place = _number(piece, chunk.line + position)
     if position == len(lines) - 1:  # no newline follows, which only happens at the end of the file
         return LogError(
@@ -99,7 +100,7 @@ def rows_in(path: str) -> Iterator[bytes]:
         yield from array_items(path)
     else:
         for chunk in chunks_of(Slice(shard_at(path))):
-            yield from (line for line in chunk.data.split(b"\n") if line and not line.isspace())
+            yield from (line for line in chunk.data.split(b"\n") if line.strip())
 
 
 _MOST_BYTES = 64 << 20
@@ -184,9 +185,7 @@ def model_of(results: Results) -> str:
     given = config.get("model_args")
     if isinstance(given, str):
         given = dict(argument.strip().partition("=")[::2] for argument in given.split(","))
-    if not isinstance(given, Mapping):
-        given = {}
-    names = [given.get(name) for name in _NAMES]
+    names = [as_object(given).get(name) for name in _NAMES]
     names += [results.model_name, results.model_name_sanitized, config.get("model")]
     return next((spell(name) for name in names if name), "")
 
@@ -209,12 +208,6 @@ def metric_keys(figures: JsonObject) -> list[tuple[str, str]]:
 _SAMPLES = "samples"
 _RESULTS = "results"
 
-_FIRST_KEY = rb'\s*(?:\[\s*)?\{\s*"doc_id"\s*:\s*[-\d"]'
-_SAMPLE_KEY = rb'"(?:arguments|resps|filtered_resps)"\s*:'
-_EARLY_KEY = rb'"(?:doc|target)"\s*:'
-_SURE_KEYS = [
-    re.compile(rb'"%b"\s*:' % key) for key in (b"doc_id", b"arguments", b"resps", b"filtered_resps")
-]
 _RESULTS_KEY = rb'"results"\s*:\s*\{'
 _METRIC_KEY = rb'"[^",\\]+_stderr,[^"\\]*"\s*:'  # `acc_stderr,none`: no other harness has such keys
 _OTHER_KEYS = rb'"(?:configs|lm_eval_version|n-shot|n-samples|higher_is_better)"\s*:'
@@ -231,31 +224,16 @@ _decode_top = msgspec.json.Decoder(_Top).decode
 
 
 def role_of(head: bytes, path: str) -> OptionalText:  # noqa: ARG001 - the content decides
-    start = head.lstrip()[:1]
-    if start not in (b"{", b"["):
+    start = head.lstrip()
+    if start[:1] != b"{" or not re.search(_RESULTS_KEY, head):
         return None
-    if re.match(_FIRST_KEY, head):
-        is_cut = len(head) >= HEAD_BYTES and b"\n" not in head.rstrip()
-        return (
-            _SAMPLES
-            if re.search(_SAMPLE_KEY, head) or (is_cut and re.search(_EARLY_KEY, head))
-            else None
-        )
-    line = head.split(b"\n", 1)[0] if start == b"{" and b"\n" in head else head
-    if all(key.search(line) for key in _SURE_KEYS):  # a line whose keys are in another order
-        return _SAMPLES
-    return _RESULTS if start == b"{" and _has_results(head) else None
-
-
-def _has_results(head: bytes) -> bool:
-    if not re.search(_RESULTS_KEY, head):
-        return False
     try:
         top = _decode_top(head)
+        is_ours = bool(top.results and (top.configs or top.lm_eval_version or top.n_shot))
     except REFUSALS:  # cut, or with a bare NaN
-        is_first = head.lstrip()[1:].lstrip().startswith(b'"results"')
-        return bool(re.search(_METRIC_KEY, head) or (is_first and re.search(_OTHER_KEYS, head)))
-    return bool(top.results) and any(map(bool, (top.configs, top.lm_eval_version, top.n_shot)))
+        is_first = start[1:].lstrip().startswith(b'"results"')
+        is_ours = bool(re.search(_METRIC_KEY, head) or (is_first and re.search(_OTHER_KEYS, head)))
+    return _RESULTS if is_ours else None
 
 
 # Pairing samples with the results of their run, and finding the task of each.
@@ -269,7 +247,6 @@ _NO_RESULTS = (
     "unknown: "
     "put results_<date>.json into its directory, and import the directory"
 )
-_NO_SAMPLES = "it has only aggregates, and there are no samples: run lm_eval with --log_samples"
 
 
 class _Run(msgspec.Struct):
@@ -307,8 +284,13 @@ def logs_of(files: Files) -> Grouped:
             if problem:
                 found.bad.append(BadLog(file.path, problem))
     if not found.logs and not broken:
-        idle = [run.file.path for there in runs.values() for run in there]
-        found.bad += [BadLog(path, _NO_SAMPLES) for path in idle]
+        found.bad += [
+            BadLog(
+                run.file.path,
+                "it has only aggregates, and there are no samples: run lm_eval with --log_samples",
+            )
+            for run in chain.from_iterable(runs.values())
+        ]
     return found
 
 

@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from fastrec.harnesses.choices import Choices
 from fastrec.harnesses.log import Score
-from fastrec.harnesses.values import OptionalText, Texts, spell
+from fastrec.harnesses.values import OptionalText, Texts, as_list, spell
 
 NO_RESPONSE = "the log has no response to this request"
 
@@ -130,7 +130,7 @@ def with_and_without_context(contexts: Sequence[msgspec.Raw]) -> tuple[list[int]
 
 
 def choices_after(
-    contexts: Sequence[str], continuations: Sequence[str], likelihoods: list[float]
+    contexts: Sequence[str], continuations: Sequence[str], likelihoods: Sequence[float]
 ) -> tuple[str, Choices]:
     """The prompt and the choices if the contexts differ, as in winogrande.
 
@@ -138,8 +138,10 @@ def choices_after(
     continuation.
     """
     same = _common_words(contexts)
-    both = zip(contexts, continuations, strict=True)
-    texts = [f"{context[len(same) :]}{continuation}".strip() for context, continuation in both]
+    texts = [
+        f"{context[len(same) :]}{continuation}".strip()
+        for context, continuation in zip(contexts, continuations, strict=True)
+    ]
     return same, Choices(texts, likelihoods, sent=contexts)
 
 
@@ -164,27 +166,22 @@ def correct_choices(target: Any, texts: Sequence[str], *, is_text: bool) -> list
     The target is mostly an index, or a list of indices, as text. `is_text` says that digits are the
     text of a choice.
     """
-    count = len(texts)
     if isinstance(target, str):
         text = target.strip()
         if text.isdecimal() and not is_text:
-            return [index] if (index := int(text)) < count else []
-        if text in texts:
-            return [texts.index(text)]
-        if text in ("True", "False"):
-            return [int(text == "True")] if count > 1 else []
-        if not text.startswith("["):
-            return []
-        try:
-            target = _decode_indices(text)
-        except msgspec.MsgspecError:
-            return []
-    if isinstance(target, int):
-        return [int(target)] if 0 <= target < count else []
-    if isinstance(target, list) and all(
-        isinstance(index, int) and 0 <= index < count for index in target
-    ):
-        return list(map(int, target))
+            target = int(text)
+        elif text in texts:
+            target = texts.index(text)
+        elif text in ("True", "False"):
+            target = int(text == "True") if len(texts) > 1 else []
+        else:
+            try:
+                target = _decode_indices(text)
+            except msgspec.MsgspecError:
+                return []
+    indices = as_list(target)
+    if all(isinstance(index, int) and 0 <= index < len(texts) for index in indices):
+        return list(map(int, indices))
     return []
 
 

@@ -31,7 +31,7 @@ from fastrec.harnesses.lm_eval.questions import (
     with_and_without_context,
 )
 from fastrec.harnesses.log import Sample, Score, extracted
-from fastrec.harnesses.prompts import prompt_of
+from fastrec.harnesses.transcripts import prompt_of
 from fastrec.harnesses.values import (
     REFUSALS,
     JsonObject,
@@ -171,11 +171,11 @@ class SampleMaker:
         self._target_key = setup.target if re.fullmatch(KEY, setup.target) else ""
         self._target_is_template = "{{" in setup.target
         self.reader = RowReader(setup.metrics)
-        self._scores = _ScoreReader(setup, self.reader.attributes)
+        self._seen: dict[int | str, int] = {}  # samples by document
 
     def make(self, row: Any) -> Sample:
         contexts, continuations = requests_of(row.arguments)
-        name, metrics, scores = self._scores.read(row)
+        name, metrics, scores = self._scores_of(row)
         metadata = {"doc_hash": row.doc_hash} if row.doc_hash else {}
         if name not in _NO_FILTER:
             metadata["filter"] = name
@@ -195,6 +195,42 @@ class SampleMaker:
                 )
         return self._rolling(draft) or self._generation(draft)
 
+    def _scores_of(self, row: Any) -> tuple[str, list[str], list[Score]]:
+        """The filter of a sample, empty if it is unknown, its metrics, and their scores.
+
+        Samples name their filter and metrics since November 2024. Before, metrics are all keys that
+        are not known to be something else. The filter follows from the order: a document has one
+        sample per filter, and the filters have an order. A metric with several parts has a score
+        for each.
+        """
+        name = self._filter_by_order(row.doc_id) if row.filter is None else row.filter
+        given = row.metrics
+        if given is None:
+            given = [metric for metric in self.reader.attributes if self._is_metric(row, metric)]
+        metrics = []
+        scores = []
+        for metric in given:
+            value = getattr(row, self.reader.attributes.get(metric, ""), UNSET)
+            parts = {metric: value}
+            if value.__class__ is dict and value:
+                parts = {f"{metric}:{key}": part for key, part in value.items()}
+            for part_name, part in parts.items():
+                metrics.append(metric)
+                scores.append(_score(metric_id(part_name, name), part))
+        return name, metrics, scores
+
+    def _filter_by_order(self, doc_id: int | str) -> str:
+        filters = self._setup.filters
+        if len(filters) <= 1:
+            return filters[0] if filters else ""
+        number = self._seen.get(doc_id, 0)
+        self._seen[doc_id] = number + 1
+        return filters[number] if number < len(filters) else ""
+
+    def _is_metric(self, row: Any, name: str) -> bool:
+        value = getattr(row, self.reader.attributes[name])
+        return value is not UNSET and (value.__class__ is not str or name in self._setup.metrics)
+
     def _generation(self, draft: Draft) -> Sample:
         row = draft.row
         try:
@@ -204,8 +240,11 @@ class SampleMaker:
             raw, answers, error = other_responses(draft)
         if draft.filter in _NO_FILTER and answers == raw:
             answers = []  # nothing was extracted
-        sent = _decode(draft.contexts[0])
-        sample = _sample(draft, self._input(row, sent, self._references(row)), Output(raw=raw))
+        sample = _sample(
+            draft,
+            self._input(row, _decode(draft.contexts[0]), self._references(row)),
+            Output(raw=raw),
+        )
         sample.answers = [extracted(text, draft.filter or "unknown filter") for text in answers]
         sample.error = error
         return sample
@@ -213,16 +252,17 @@ class SampleMaker:
     def _choice(self, draft: Draft, answers: list[tuple[float, bool]]) -> Sample:
         row = draft.row
         metadata = draft.metadata
-        contexts = draft.contexts
-        continuations = draft.continuations
-        likelihoods = [likelihood for likelihood, _ in answers]
+        contexts: Sequence[msgspec.Raw] = draft.contexts
+        continuations: Sequence[Any] = draft.continuations
+        likelihoods: Sequence[float] = [likelihood for likelihood, _ in answers]
         unconditional: list[float] = []
         if _MUTUAL_INFO in draft.metrics and len(contexts) % 2 == 0:
             choices_at, bare_at = with_and_without_context(contexts)
             unconditional = [likelihoods[index] for index in bare_at]
-            likelihoods = [likelihoods[index] for index in choices_at]
-            continuations = [continuations[index] for index in choices_at]
-            contexts = [contexts[index] for index in choices_at]
+            requests = list(zip(contexts, continuations, likelihoods, strict=True))
+            contexts, continuations, likelihoods = zip(
+                *(requests[index] for index in choices_at), strict=True
+            )
         if contexts.count(contexts[0]) == len(contexts):
             sent = _decode(contexts[0])
             texts = list(map(str.strip, continuations))
@@ -393,53 +433,6 @@ def metric_id(metric: str, name: str) -> str:
     ('acc', 'exact_match:strict-match')
     """
     return metric if name in ("none", "") else f"{metric}:{name}"
-
-
-class _ScoreReader:
-    """Reads the scores of samples.
-
-    Samples name their filter and metrics since November 2024. Before, metrics are all keys that are
-    not known to be something else. The filter follows from the order: a document has one sample per
-    filter, and the filters have an order.
-    """
-
-    def __init__(self, setup: TaskSetup, attributes: Texts) -> None:
-        self._setup = setup
-        self._attributes = attributes
-        self._seen: dict[int | str, int] = {}
-
-    def read(self, row: Any) -> tuple[str, list[str], list[Score]]:
-        """The filter of a sample, empty if it is unknown, its metrics, and their scores.
-
-        A metric with several parts has a score for each.
-        """
-        name = self._filter_by_order(row.doc_id) if row.filter is None else row.filter
-        given = row.metrics
-        if given is None:
-            given = [metric for metric in self._attributes if self._is_metric(row, metric)]
-        metrics = []
-        scores = []
-        for metric in given:
-            value = getattr(row, self._attributes.get(metric, ""), UNSET)
-            parts = {metric: value}
-            if value.__class__ is dict and value:
-                parts = {f"{metric}:{key}": part for key, part in value.items()}
-            for part_name, part in parts.items():
-                metrics.append(metric)
-                scores.append(_score(metric_id(part_name, name), part))
-        return name, metrics, scores
-
-    def _filter_by_order(self, doc_id: int | str) -> str:
-        filters = self._setup.filters
-        if len(filters) <= 1:
-            return filters[0] if filters else ""
-        number = self._seen.get(doc_id, 0)
-        self._seen[doc_id] = number + 1
-        return filters[number] if number < len(filters) else ""
-
-    def _is_metric(self, row: Any, name: str) -> bool:
-        value = getattr(row, self._attributes[name])
-        return value is not UNSET and (value.__class__ is not str or name in self._setup.metrics)
 
 
 def _score(result_id: str, value: Any) -> Score:

@@ -34,6 +34,7 @@ from fastrec.harnesses.table.columns import (
     columns_from,
     getter,
     leaves,
+    paths_in,
 )
 from fastrec.harnesses.table.rows import NO_OBJECT, is_table, open_table, pieces_of
 from fastrec.harnesses.values import JsonObject, OptionalText, Texts, as_list, number_of, spell
@@ -70,17 +71,18 @@ def plan(log: Log) -> LogPlan:
         raise NotATableError(path, "no tables")
     if not first:
         raise LogError(path, "has no rows that can be read")
-    items = [item for cells in first for item in cells.items()]
-    items += [(BESIDE + name, value) for name, value in table.beside.items()]
-    known = dict.fromkeys(name for item in items for name, _ in leaves(*item))
+    known = paths_in([*first, table.beside])
     wanted = [*columns.named, *sorted(chosen_names(columns.metadata) or ())]
     constants = _constants(log, table.beside)
     names = {*known}
     for column in known:
         path_in_row = column.removeprefix(BESIDE)
         names |= {path_in_row.removeprefix(_OBJECT), path_in_row.partition(".")[0]}
-    getters = {name: getter(name, constants) for name in wanted if name not in names}
-    absent = [name for name, get in getters.items() if all(get(cells) is None for cells in first)]
+    absent = [
+        name
+        for name in wanted
+        if name not in names and all(value is None for value in map(getter(name, constants), first))
+    ]
     problem = f"has no column {listed(absent)}; its columns are {listed([*known], 30)}"
     # A table without what identifies an answer, or without any answers, is another one.
     lacking = [name for name in columns.needed if name in absent] or columns.answers
@@ -106,7 +108,7 @@ def _constants(log: Log, beside: JsonObject) -> JsonObject:
     constants: JsonObject = dict(log.in_path)
     for name in log.columns.named:
         if name.startswith(BESIDE):
-            constants[name] = getter(name[1:], {})(beside)
+            constants[name] = getter(name, {})(beside)
     return constants
 
 
@@ -116,10 +118,10 @@ def _shared_metadata(log: Log, beside: JsonObject) -> Texts:
     name_of = _namer(columns, ())
     values: list[tuple[str, Any]] = list(log.in_path.items())
     for item in beside.items():
-        values += [leaf for leaf in leaves(*item) if BESIDE + leaf[0] not in columns.named]
+        values += [leaf for leaf in leaves(*item) if leaf[0] not in columns.named]
     metadata = {"question_by": "id"} if columns.by_id else {}
     for path, value in values:
-        name = name_of(path)
+        name = name_of(path.removeprefix(BESIDE))
         if name is not None and value not in EMPTY:
             metadata[f"table.{name}" if name in metadata else name] = spell(value)[:LONGEST]
     return metadata
@@ -192,12 +194,8 @@ def _sample_maker(
         if by_id:
             asked.raw = sample_id or ""
             asked.formatted = question or UNSET
-        if columns.choices_column:
-            asked.choices = choices_of(cells) or UNSET
-        error = ""
-        if columns.error_column:
-            texts = [text for text in errors_of(cells) if text.lower() not in NOTHING]
-            error = " ".join(texts)
+        asked.choices = choices_of(cells) or UNSET
+        errors = [text for text in errors_of(cells) if text.lower() not in NOTHING]
         metadata: Texts = {}
         nested = []
         for column, value in cells.items():
@@ -220,7 +218,7 @@ def _sample_maker(
             input=asked,
             output=Output(raw=outputs_of(cells)),
             scores=[score_of(cells) for score_of in scorers],
-            error=error,
+            error=" ".join(errors),
             metadata=metadata,
         )
 

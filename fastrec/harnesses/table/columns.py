@@ -11,8 +11,9 @@ A column is a path into a row: `metadata.task` is the key `task` of the object `
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -78,11 +79,14 @@ class TableColumns(
         check_choice("question_by", self.question_by or "input", ("input", "id"))
         check_choice("null_verdict", self.null_verdict or "error", ("error", "wrong"))
         bounds_of(self.scale)
-        columns = self
-        for name in _pattern_of(self.from_path).groupindex:
-            field = f"{name}_column"
-            if name in _SERVED and not getattr(self, field) and not getattr(self, name, ""):
-                columns = msgspec.structs.replace(columns, **{field: name})
+        served = {
+            f"{name}_column": name
+            for name in _pattern_of(self.from_path).groupindex
+            if name in _SERVED
+            and not getattr(self, f"{name}_column")
+            and not getattr(self, name, "")
+        }
+        columns = msgspec.structs.replace(self, **served)
         given = {option_of(name) for name in self.__struct_fields__ if getattr(columns, name)}
         if columns.id_column and columns.by_id:
             given.add(_NEEDED[2][1])
@@ -214,3 +218,9 @@ def leaves(name: str, value: Any, depth: int = _DEEPEST) -> Iterator[tuple[str, 
         return
     for key, inner in value.items():
         yield from leaves(f"{name}.{key}", inner, depth - 1)
+
+
+def paths_in(rows: Iterable[JsonObject]) -> dict[str, None]:
+    """The paths of all values of some rows, in order."""
+    cells = chain.from_iterable(row.items() for row in rows)
+    return dict.fromkeys(path for cell in cells for path, _ in leaves(*cell))

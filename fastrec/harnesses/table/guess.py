@@ -26,8 +26,8 @@ from fastrec.harnesses.table.columns import (
     TRUTH,
     TableColumns,
     getter,
-    leaves,
     option_of,
+    paths_in,
 )
 from fastrec.harnesses.table.rows import is_document, is_table, open_table, read_json
 from fastrec.harnesses.values import JsonObject, OptionalText, Texts, as_object, number_of
@@ -124,9 +124,10 @@ def _looks_at(file: AnyFile) -> Iterator[_Seen]:
         places += nlargest(_MOST_PLACES, _places(read_json(file.path), ""))
     for _, rows, key in places:
         table = open_table(file.path, TableColumns(rows=rows, id_column=key))
-        beside = {BESIDE + name: value for name, value in table.beside.items()}
         cells = [
-            row | beside for _, row in islice(table.rows, _FIRST_ROWS) if isinstance(row, dict)
+            row | table.beside
+            for _, row in islice(table.rows, _FIRST_ROWS)
+            if isinstance(row, dict)
         ]
         options = _meanings(cells)
         if key:
@@ -153,11 +154,10 @@ def _places(value: Any, path: str, depth: int = _DEEPEST) -> Iterator[tuple[int,
 def _meanings(rows: Sequence[JsonObject]) -> Texts:
     """What columns may mean, by their names and values."""
     at_top = dict.fromkeys(column for cells in rows for column in cells)
-    items = [item for cells in rows for item in cells.items()]
-    nested = dict.fromkeys(path for item in items for path, _ in leaves(*item))
+    anywhere = at_top | paths_in(rows)
     options: Texts = {}
     for option, names in _NAMES.items():
-        columns = at_top if option in _AT_TOP else at_top | nested
+        columns = at_top if option in _AT_TOP else anywhere
         by_name = {
             re.sub("[ -]", "_", column.rpartition(".")[2].lstrip(BESIDE).lower()): column
             for column in reversed(columns)

@@ -14,6 +14,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from fastrec.errors import LogError, NotATableError, listed
 from fastrec.harnesses.files import read_text
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.recognise import head_of
-from fastrec.harnesses.table.columns import KEY, TableColumns
+from fastrec.harnesses.table.columns import BESIDE, KEY, TableColumns
 from fastrec.harnesses.values import (
     REFUSALS,
     JsonObject,
@@ -54,7 +55,7 @@ Row = tuple[int, dict[str, Any] | str]
 class Table(NamedTuple):
     word: str  # what the numbers of rows count
     rows: Iterator[Row]
-    beside: JsonObject  # what a document has besides its rows
+    beside: JsonObject  # what a document has besides its rows, as `^name`
 
 
 class Piece(NamedTuple):
@@ -65,7 +66,10 @@ class Piece(NamedTuple):
     before: int  # lines or rows before
 
 
-def open_table(path: str, columns: TableColumns, piece: Piece | None = None) -> Table:
+_WHOLE = Piece(0, 1 << 62, 0)  # all of a file
+
+
+def open_table(path: str, columns: TableColumns, piece: Piece = _WHOLE) -> Table:
     """Open a table, or a piece of one."""
     head = head_of(path).lstrip()
     if head.startswith(PARQUET_MAGIC):
@@ -89,14 +93,14 @@ def _is_whole(head: bytes, columns: TableColumns) -> bool:
     return is_json and (bool(columns.rows) or columns.has_keys or is_document(head))
 
 
-def pieces_of(path: str, columns: TableColumns) -> list[Piece] | list[None]:
+def pieces_of(path: str, columns: TableColumns) -> list[Piece]:
     with storage_of(path).open_reader(path) as file:
         magic = file.pread(MAGIC_BYTES, 0)
     if magic.startswith(PARQUET_MAGIC):
         return [Piece(*bounds) for bounds in parquet_module(path).survey(path).slices]
     head = head_of(path).lstrip()
     if detect(magic) is not Format.PLAIN or head[:1] == b"[" or _is_whole(head, columns):
-        return [None]
+        return [_WHOLE]
     return _cut_lines(path, is_csv=head[:1] != b"{")
 
 
@@ -134,9 +138,8 @@ def _cut_lines(path: str, *, is_csv: bool) -> list[Piece]:
             line += count(block, b"\n")
     if quotes % 2 and is_csv:  # a quote in a cell without quotes
         cuts = [(0, 0)]
-    ends = [start for start, _ in cuts[1:]] + [at]
-    pieces = [Piece(start, end, line) for (start, line), end in zip(cuts, ends, strict=True)]
-    return [piece for piece in pieces if piece.start < piece.end]
+    borders = pairwise([*cuts, (at, line)])
+    return [Piece(start, end, before) for (start, before), (end, _) in borders if start < end]
 
 
 def _last_border(block: bytes, quotes: int) -> int:
@@ -149,12 +152,11 @@ def _last_border(block: bytes, quotes: int) -> int:
     return 0
 
 
-def _whole_lines(path: str, piece: Piece | None) -> Iterator[bytes]:
+def _whole_lines(path: str, piece: Piece) -> Iterator[bytes]:
     """Read text in blocks that end with a line."""
-    blocks = _range(path, piece) if piece else shard_at(path).read_text()
-    start = piece.start if piece else 0
+    blocks = shard_at(path).read_text() if piece == _WHOLE else _range(path, piece)
     # A loop would keep each block until the next.
-    return map(itemgetter(0), chunks(blocks, max_line_bytes=_NO_LIMIT, offset=start))
+    return map(itemgetter(0), chunks(blocks, max_line_bytes=_NO_LIMIT, offset=piece.start))
 
 
 def _range(path: str, piece: Piece) -> Iterator[bytes]:
@@ -166,8 +168,8 @@ def _range(path: str, piece: Piece) -> Iterator[bytes]:
 class _Lines:
     """Lines of CSV as text: bytes that are not UTF-8 are surrogates."""
 
-    def __init__(self, path: str, piece: Piece | None) -> None:
-        self.number = piece.before if piece else 0  # newlines so far, as `_cut_lines` counts them
+    def __init__(self, path: str, piece: Piece) -> None:
+        self.number = piece.before  # newlines so far, as `_cut_lines` counts them
         self.is_utf8 = True  # whether all of the text so far is
         self._blocks = _whole_lines(path, piece)
 
@@ -206,11 +208,10 @@ def _csv_cells(path: str, lines: _Lines, delimiter: str) -> Iterator[tuple[int, 
         ) from exc
 
 
-def _csv_rows(path: str, piece: Piece | None, delimiter: str) -> Iterator[Row]:
+def _csv_rows(path: str, piece: Piece, delimiter: str) -> Iterator[Row]:
     lines = _Lines(path, piece)
     rows = _csv_cells(path, lines, delimiter)
-    has_names = not piece or not piece.start
-    first_rows = rows if has_names else _csv_cells(path, _Lines(path, None), delimiter)
+    first_rows = _csv_cells(path, _Lines(path, _WHOLE), delimiter) if piece.start else rows
     _, names = next(first_rows, (0, []))
     columns = [_as_bytes(name).decode(errors="replace") for name in names]
     if len(set(columns)) != len(columns):
@@ -234,8 +235,8 @@ NO_OBJECT = "it is no JSON object"
 _COLON = b"\\u003"  # an escaped colon begins like this
 
 
-def _json_rows(path: str, piece: Piece | None) -> Iterator[Row]:
-    before = piece.before if piece else 0
+def _json_rows(path: str, piece: Piece) -> Iterator[Row]:
+    before = piece.before
     for lines, rows in map(_rows_in, _whole_lines(path, piece)):  # no block is kept meanwhile
         for number, cells in rows:
             yield before + number, cells
@@ -336,7 +337,7 @@ def _document(path: str, columns: TableColumns) -> Table:
     beside: JsonObject = {}
     for key in filter(None, columns.rows.split(".")):
         if isinstance(rows, dict):
-            beside |= {name: value for name, value in rows.items() if name != key}
+            beside |= {BESIDE + name: value for name, value in rows.items() if name != key}
         rows = value_at(rows, key)
     if isinstance(rows, dict) and not columns.rows and not columns.has_keys:
         rows = [rows]
@@ -352,11 +353,11 @@ def _document(path: str, columns: TableColumns) -> Table:
     return Table("row", enumerate(found, 1), beside)
 
 
-def _parquet_rows(path: str, groups: Piece | None) -> Iterator[Row]:
+def _parquet_rows(path: str, groups: Piece) -> Iterator[Row]:
     parquet = parquet_module(path)
     columns = list(parquet.survey(path).columns)
-    number = groups.before if groups else 0
-    for table in parquet.tables(path, columns, groups and groups[:2]):
+    number = groups.before
+    for table in parquet.tables(path, columns, None if groups == _WHOLE else groups[:2]):
         for cells in table.cells():
             number += 1
             yield number, cells
