@@ -29,7 +29,7 @@ from fastrec.schemas.registry import (
     schema_named,
     schema_of,
 )
-from fastrec.schemas.schema import Schema, build
+from fastrec.schemas.schema import Schema, UnknownKeys, build
 from fastrec.schemas.widen import can_widen, widen
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Slice
@@ -278,7 +278,7 @@ def _record(normal: bytes, schema: Schema, source: str = "") -> AnyRecord:
     """Build a record of a version from its normal form, with fields for its unknown keys."""
     with suppress(msgspec.MsgspecError, RecursionError):
         return _plain_decoder(schema)(normal)
-    unknown: dict[str, set[str]] = {}
+    unknown: UnknownKeys = {}
     value = normal_form(parse(normal)[0], schema.shape, unknown)
     for key in (key for keys in unknown.values() for key in keys if not can_widen(key)):
         raise FastrecError(

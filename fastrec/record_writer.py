@@ -12,6 +12,7 @@ import os
 import shutil
 import threading
 import time
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -83,7 +84,7 @@ class Writer:
         self._stack: contextlib.ExitStack | None = None
         self._log: LocalLog
         self._size: int
-        self._counts: dict[str, dict[str, int]] = {}  # by sample_id and metric
+        self._counts = defaultdict[str, Counter[str]](Counter)  # by sample_id and metric
 
     def add(
         self,
@@ -162,8 +163,8 @@ class Writer:
 
         A run that continues asks this to skip samples that it has.
         """
-        counts = self._counts.get(str(sample_id), {})
-        return sum(counts.values()) if metric is None else counts.get(metric, 0)
+        counts = self._counts[str(sample_id)]
+        return counts.total() if metric is None else counts[metric]
 
     def _append(self, line: bytes, sample_id: str, metric: str) -> None:
         if self._stack is None:
@@ -178,11 +179,7 @@ class Writer:
             self._log.cut(self._size)  # a disk may be full in the middle of a line
             raise
         self._size += len(normal)
-        self._count(sample_id, metric)
-
-    def _count(self, sample_id: str, metric: str) -> None:
-        counts = self._counts.setdefault(sample_id, {})
-        counts[metric] = counts.get(metric, 0) + 1
+        self._counts[sample_id][metric] += 1
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -207,7 +204,7 @@ class Writer:
         """
         first = None
         self._size = 0
-        self._counts = {}
+        self._counts.clear()
         with self._log.reader() as lines:
             for number, line in enumerate(lines, 1):
                 if not line.endswith(b"\n"):
@@ -220,7 +217,7 @@ class Writer:
                     ) from exc
                 first = first or ids
                 self._size += len(line)
-                self._count(ids.sample_id, ids.evaluation_result_id)
+                self._counts[ids.sample_id][ids.evaluation_result_id] += 1
         self._log.cut(self._size)
         if first is None:
             self._evaluation_id = (

@@ -81,11 +81,10 @@ def value_blocks(
     table = index.table(scope)
     cells = table.cells
     columns = table.columns_of(models)
-    is_chosen = (columns[cells.model] >= 0) & cells.is_answered
     by_cluster = np.argsort(table.clusters, kind="stable")
     clusters = table.clusters[by_cluster]
     row_of = ranks_of(by_cluster)
-    chosen = np.flatnonzero(is_chosen)
+    chosen = np.flatnonzero((columns[cells.model] >= 0) & cells.is_answered)
     chosen = chosen[np.argsort(row_of[cells.question[chosen]], kind="stable")]
     row = row_of[cells.question[chosen]]
     column = columns[cells.model[chosen]]

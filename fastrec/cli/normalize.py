@@ -270,7 +270,8 @@ def _option_for(name: str, about: About) -> Callable[[Any], Any]:
         settings["type"] = "SIZE"
     elif default is not False:
         settings.setdefault("type", "like the default")
-    if isinstance(default, int | str) and default is not False and not about.choices:
+    has_default = isinstance(default, int | str) and default is not False
+    if has_default and not about.choices:
         settings["default"] = spell_size(default) if about.is_size else default
     return parameter(usage, settings)
 

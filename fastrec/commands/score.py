@@ -38,6 +38,7 @@ from fastrec.notebook import Tabular
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
+from fastrec.schemas.schema import JsonObject
 from fastrec.scoring.rules import Rule, Scorer, Verdict, read_rules, shipped_rule
 from fastrec.sorting.keys import METRIC
 from fastrec.storage import is_url
@@ -112,7 +113,7 @@ class Scored(Tabular, kw_only=True):
     notices: list[str]
     """What `normalize` said about the new corpus."""
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[JsonObject]:
         """A row for each evaluation, rule and model."""
         return [msgspec.structs.asdict(model) for model in self.models]
 
@@ -424,7 +425,7 @@ def _scored(task: _Task, scorer: Scorer, line: bytes, scores: _Scores) -> bytes:
     return spell(record)
 
 
-def _references_of(record: dict[str, Any], given: References) -> list[str] | None:
+def _references_of(record: JsonObject, given: References) -> list[str] | None:
     """The references of a file for the question of a record, those of its evaluation first."""
     names = (str(record["sample_id"]), record["sample_hash"])
     keys = [
@@ -444,12 +445,12 @@ def _kind_of(verdict: Verdict, was_right: bool | None) -> str:
 _NOT_SCORED = (NOT_SCORED, "not scored")
 
 
-def _texts(record: dict[str, Any], field: str) -> list[str]:
+def _texts(record: JsonObject, field: str) -> list[str]:
     return list(values_of(record, ("input", field)))
 
 
 def _change(
-    record: dict[str, Any], rule: Rule, verdict: Verdict, error: str | None, *, replace: bool
+    record: JsonObject, rule: Rule, verdict: Verdict, error: str | None, *, replace: bool
 ) -> None:
     """Give a record its new verdict: as a record of another metric, or in place of the old one."""
     before = record["evaluation"]

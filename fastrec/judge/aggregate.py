@@ -23,6 +23,7 @@ from fastrec.judge.arbiter import draft7
 from fastrec.judge.findings import Finding, describe, first_errors, json_path
 from fastrec.judge.parse import parse
 from fastrec.judge.secrets import secrets_in
+from fastrec.schemas.schema import JsonObject
 from fastrec.schemas.view import REFUSALS
 
 _LONGEST = 240
@@ -266,7 +267,7 @@ def _without_nulls(value: Any, *, is_map: bool = False) -> Any:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _object(value: Any) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 

@@ -14,11 +14,9 @@ from typing import Any
 import msgspec
 
 from fastrec.judge.findings import NO_VALUE, Errors, Report, first_errors
-from fastrec.judge.parse import kind_of, parse
+from fastrec.judge.parse import Steps, kind_of, parse
 from fastrec.schemas.registry import closest_version, contradicts_itself, version_of
-from fastrec.schemas.schema import Schema, Shape
-
-Steps = list[str | int]
+from fastrec.schemas.schema import JsonObject, Schema, Shape, UnknownKeys
 
 _encode = msgspec.json.Encoder().encode
 
@@ -33,9 +31,7 @@ _UNKNOWN_KEY = "this version allows no such key here"
 _UNEXPLAINED: Report = ("schema.type", (), "the record does not match the schema", NO_VALUE)
 
 
-def judge_slowly(
-    line: bytes, schema: Schema | None = None
-) -> tuple[dict[str, Any], Schema] | Errors:
+def judge_slowly(line: bytes, schema: Schema | None = None) -> tuple[JsonObject, Schema] | Errors:
     """Judge one line by a version, or by its shape.
 
     The errors are those of the version that it comes closest to.
@@ -45,7 +41,7 @@ def judge_slowly(
 
 def judge_value(
     value: Any, flaws: Iterable[Report], schema: Schema | None = None
-) -> tuple[dict[str, Any], Schema] | Errors:
+) -> tuple[JsonObject, Schema] | Errors:
     if not schema and not flaws and (found := version_of(value, is_valid)):
         return value, found
     judged_by = schema or closest_version(value)
@@ -137,7 +133,7 @@ def field_errors(value: Any, schema: Schema) -> Iterator[Report]:
     return _errors(fields_of_document(schema), value, [])
 
 
-class _Node(dict[str, Any]):
+class _Node(JsonObject):
     """A node of the schema document.
 
     It keeps what is the same for all values: errors take half the time.
@@ -248,16 +244,14 @@ def _either(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def normal_form(
-    value: dict[str, Any], shape: Shape, unknown: dict[str, set[str]]
-) -> dict[str, Any]:
+def normal_form(value: JsonObject, shape: Shape, unknown: UnknownKeys) -> JsonObject:
     """Bring an object into normal form.
 
     Its unknown keys are added to `unknown`, by the path of their object.
 
     Known keys come in schema order, then unknown keys by code point. The value itself may change.
     """
-    normal: dict[str, Any] = {}
+    normal: JsonObject = {}
     for name, field in shape.fields.items():
         if name not in value:
             continue

@@ -14,7 +14,7 @@ from fastrec.judge.findings import Finding, InvalidRecordError
 from fastrec.judge.parse import parse, spell
 from fastrec.schemas.hashes import ABSENT
 from fastrec.schemas.registry import NEWEST_SCHEMA, Record
-from fastrec.schemas.schema import Schema
+from fastrec.schemas.schema import JsonObject, Schema
 
 _MOST_NAMES = 100_000  # that a filter remembers
 
@@ -40,7 +40,7 @@ class RecordFilter(msgspec.Struct):
         self,
         record: Any,
         schema: Schema,
-        values: dict[str, Any] | None = None,
+        values: JsonObject | None = None,
         *,
         any_hash: bool = False,
     ) -> FilteredOut | None:

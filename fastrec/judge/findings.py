@@ -22,7 +22,7 @@ import msgspec
 from msgspec import UNSET
 
 from fastrec.build import package
-from fastrec.errors import FastrecError, shown
+from fastrec.errors import FastrecError, counted, shown
 from fastrec.limits import current_limits
 from fastrec.schemas.registry import SCHEMAS
 from fastrec.schemas.schema import LABELS, Schema
@@ -185,9 +185,9 @@ def describe(value: Any) -> str:
     'the string "xxxxxxxxxxxxxxxxxxxx…" of 100,000 characters'
     """
     if isinstance(value, dict):
-        return f"an object with {len(value):,} {'key' if len(value) == 1 else 'keys'}"
+        return f"an object with {counted(len(value), 'key')}"
     if isinstance(value, list):
-        return f"an array of {len(value):,} {'item' if len(value) == 1 else 'items'}"
+        return f"an array of {counted(len(value), 'item')}"
     if isinstance(value, str):
         spelled = json.dumps(_shorten(value), ensure_ascii=False)
         return f"the string {spelled}" + (

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from fastrec.judge.findings import NO_VALUE, Report
+from fastrec.schemas.schema import JsonObject
 from fastrec.schemas.upgrade import spell_other
 
 # Levels of objects and arrays in a line; the record itself is the first level.
@@ -32,6 +33,9 @@ _NO_BRACKETS = bytes(set(range(256)) - _LEVELS.keys())
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = "this {} contains half of a surrogate pair"
 _CLOSING = {"Expecting property name enclosed in double quotes": "}", "Expecting value": "]"}
+
+
+Steps = list[str | int]  # from a value to one in it
 
 
 class LongInteger(int):
@@ -53,7 +57,7 @@ class NoNumber(float):
     text: str
 
 
-class _Ambiguous(dict[str, Any]):
+class _Ambiguous(JsonObject):
     """An object with the same key more than once."""
 
     __slots__ = ("duplicates",)
@@ -139,7 +143,7 @@ class _Hooks:
             parse_constant=self._no_number,
         )
 
-    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def _object(self, pairs: list[tuple[str, Any]]) -> JsonObject:
         value = dict(pairs)
         if len(value) != len(pairs):
             self.flawed = True
@@ -197,7 +201,7 @@ def _digits(text: str) -> int:
     return _digits(text[:-half]) * power + _digits(text[-half:])
 
 
-def walk(value: Any, steps: list[str | int]) -> Iterator[Any]:
+def walk(value: Any, steps: Steps) -> Iterator[Any]:
     """Yield a value and every value in it. `steps` are those to the last one."""
     yield value
     children: Iterable[tuple[str | int, Any]] = ()
@@ -213,7 +217,7 @@ def walk(value: Any, steps: list[str | int]) -> Iterator[Any]:
 
 def flaws_in(root: Any) -> Iterator[Report]:
     """Find every flaw in a value, in memory that does not depend on its size."""
-    steps: list[str | int] = []
+    steps: Steps = []
     for value in walk(root, steps):
         for code, key, text in _own_flaws(value):
             where = steps if key is None else [*steps, _spellable(key)]

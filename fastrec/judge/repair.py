@@ -24,7 +24,7 @@ from fastrec.judge.arbiter import field_errors, fields_of_document, is_valid
 from fastrec.judge.findings import REPAIRS, Errors, Finding, describe, json_path
 from fastrec.judge.parse import NoNumber, flaws_in, kind_of, parse, spell
 from fastrec.schemas.registry import closest_version, version_of
-from fastrec.schemas.schema import MANY, ONE, Schema
+from fastrec.schemas.schema import MANY, ONE, JsonObject, Schema
 from fastrec.schemas.upgrade import format_sorted, free_name
 from fastrec.schemas.view import REFUSALS
 
@@ -59,7 +59,7 @@ class _NotRepairableError(Exception):
     """A value is wrong, and no repair fits."""
 
 
-def _output_and_turns(record: dict[str, Any], schema: Schema) -> tuple[str, str] | None:
+def _output_and_turns(record: JsonObject, schema: Schema) -> tuple[str, str] | None:
     """Move what the interaction type does not allow to `metadata`: turns or output."""
     kind = record.get("interaction_type")
     turns = schema.turns_field
@@ -76,7 +76,7 @@ def _output_and_turns(record: dict[str, Any], schema: Schema) -> tuple[str, str]
     return f"$.{name}", f"moved to `metadata.{key}`, because the record is {kind}"
 
 
-def _nan_score(record: dict[str, Any], _: Schema) -> tuple[str, str] | None:
+def _nan_score(record: JsonObject, _: Schema) -> tuple[str, str] | None:
     """Say in `error` that a score is not a number.
 
     A record with an error does not count as an answer.
@@ -168,7 +168,7 @@ def _boolean_from_number(value: Any, place: Place) -> Any:
 
 # Repairs of a whole record; they return where and what they changed, or None if they do not
 # fit.
-RECORD_REPAIRS: dict[str, Callable[[dict[str, Any], Schema], tuple[str, str] | None]] = {
+RECORD_REPAIRS: dict[str, Callable[[JsonObject, Schema], tuple[str, str] | None]] = {
     "repair.output_and_turns": _output_and_turns,
     "repair.nan_score": _nan_score,
 }

@@ -14,7 +14,8 @@ from stringzilla import find
 
 from fastrec.errors import shown
 from fastrec.judge.findings import Finding, json_path
-from fastrec.judge.parse import walk
+from fastrec.judge.parse import Steps, walk
+from fastrec.schemas.schema import JsonObject
 from fastrec.schemas.view import REFUSALS
 
 # Each repetition is bounded or ends a pattern, so that the time does not grow faster than the text.
@@ -47,7 +48,7 @@ _MARK = b',"evaluation":{'
 _TEXTS = frozenset(["input", "output", "messages", "interactions", "answer_attribution"])
 _SHOWN = 6  # characters of a credential that a message has
 
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_decode = msgspec.json.Decoder(JsonObject).decode
 
 
 def secrets_in(value: Any) -> Iterator[Finding]:
@@ -58,7 +59,7 @@ def secrets_in(value: Any) -> Iterator[Finding]:
     >>> [secret.message for secret in secrets_in({"args": ["--key", "hf_" + "a1" * 17]})]
     ['looks like a Hugging Face token: hf_a1a… of 37 characters']
     """
-    steps: list[str | int] = []
+    steps: Steps = []
     for text in walk(value, steps):
         if isinstance(text, str) and (matched := _PATTERN.search(text)):
             kind = _NAMES[(matched.lastindex or 1) - 1]

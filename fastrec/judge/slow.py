@@ -28,7 +28,7 @@ from fastrec.judge.repair import LONGEST_TRIAL, NULL_ID, repair, without_null_id
 from fastrec.judge.version_rules import JudgeSettings, RulesByVersion, VersionRules
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, contradicts_itself, names_metric
-from fastrec.schemas.schema import Schema, build
+from fastrec.schemas.schema import JsonObject, Schema, UnknownKeys, build
 from fastrec.schemas.upgrade import upgrade_value
 from fastrec.schemas.v0_3_0 import has_new_null
 from fastrec.schemas.view import REFUSALS
@@ -42,8 +42,8 @@ class _Prepared(NamedTuple):
     """A valid record, upgraded and in normal form."""
 
     record: Any
-    normal: dict[str, Any]  # the same with its unknown keys
-    unknown: dict[str, set[str]]  # the unknown keys of the line by the path of their object
+    normal: JsonObject  # the same with its unknown keys
+    unknown: UnknownKeys  # the unknown keys of the line by the path of their object
     label: str
     rules: VersionRules
     notes: list[str]
@@ -51,7 +51,7 @@ class _Prepared(NamedTuple):
     replaced: HashReplaced | None  # its `sample_hash` was wrong
 
 
-def _is_newer(value: dict[str, Any], schema: Schema) -> bool:
+def _is_newer(value: JsonObject, schema: Schema) -> bool:
     """Whether a valid record decides for the newest version of a corpus.
 
     The rule is that of `registry.DEFAULT_SCHEMA`.
@@ -72,30 +72,26 @@ class SlowPath(msgspec.Struct):
             return
         value, flaws = parse(raw)
         judged = judge_value(value, flaws, self._rules.schema)
-        repairs: tuple[str, ...] = ()
-        is_newer_version = False
-        repaired = None
+        schema = None
+        changes: dict[str, Finding] = {}  # by repairs
         if not isinstance(judged, Errors):
-            problem = self._keep(*judged, into, batch, line)
+            schema = judged[1]
+        elif allowed or len(raw) <= LONGEST_TRIAL:
+            schema, changes = repair(value, judged, self._rules.schema) or (None, {})
+        problem = None
+        is_newer_version = False
+        if schema and allowed.issuperset(changes):
+            problem = self._keep(value, schema, into, batch, line, repairs=changes)
             if problem is None:
                 return
-            is_newer_version = _is_newer(*judged)
+            is_newer_version = _is_newer(value, schema)
+        elif schema:
+            problem = self._why_not_kept(value, schema)
+        if not isinstance(judged, Errors):
+            assert problem
             judged = Errors((problem,), {}, judged[1].name)
-        elif allowed or len(raw) <= LONGEST_TRIAL:
-            repaired = repair(value, judged, self._rules.schema)
-        if repaired:
-            schema, changes = repaired
-            is_allowed = allowed.issuperset(changes)
-            if is_allowed:
-                problem = self._keep(value, schema, into, batch, line, repairs=changes)
-                if problem is None:
-                    return
-            else:
-                problem = self._why_not_kept(value, schema)
-            is_newer_version = is_allowed and _is_newer(value, schema)
-            is_guess = self._settings.target_is_guess
-            if problem is None or (problem.code == "version.newer" and is_guess):
-                repairs = tuple(changes)
+        is_guess = self._settings.target_is_guess
+        is_kept = problem is None or (problem.code == "version.newer" and is_guess)
         batch.rejected.append(
             InvalidLine(
                 line,
@@ -104,7 +100,7 @@ class SlowPath(msgspec.Struct):
                 raw,
                 unlisted=judged.unlisted,
                 version=judged.version,
-                repairs=repairs,
+                repairs=tuple(changes) if is_kept else (),
                 is_newer_version=is_newer_version,
             )
         )
@@ -139,7 +135,7 @@ class SlowPath(msgspec.Struct):
         batch += judged
         return True
 
-    def _too_new(self, value: dict[str, Any], schema: Schema) -> Finding | None:
+    def _too_new(self, value: JsonObject, schema: Schema) -> Finding | None:
         """The error of a valid record that cannot have the target version.
 
         Its version is a later one, or it shows that the target was guessed wrong.
@@ -156,7 +152,7 @@ class SlowPath(msgspec.Struct):
             "version.newer", "$", f"{problem}: give --schema {NEWEST_SCHEMA.name} or auto"
         )
 
-    def _prepare(self, value: dict[str, Any], schema: Schema) -> _Prepared | FilteredOut | Finding:
+    def _prepare(self, value: JsonObject, schema: Schema) -> _Prepared | FilteredOut | Finding:
         """Upgrade a valid record, compute its hash and filter it.
 
         A finding says why it cannot be kept although it is valid.
@@ -182,8 +178,8 @@ class SlowPath(msgspec.Struct):
             return Finding("hash.mismatch", "$.sample_hash", message)
         return too_new or prepared
 
-    def _upgrade(self, value: dict[str, Any], schema: Schema, target: Schema) -> _Prepared:
-        unknown: dict[str, set[str]] = {}
+    def _upgrade(self, value: JsonObject, schema: Schema, target: Schema) -> _Prepared:
+        unknown: UnknownKeys = {}
         label = value["schema_version"]
         notes = [] if label in schema.labels else [label_code(label)]
         # by one version alone, it is any unknown key
@@ -211,7 +207,7 @@ class SlowPath(msgspec.Struct):
             replaced = HashReplaced.of(record, given, computed)
         return _Prepared(record, normal, unknown, label, rules, notes, recipe, replaced)
 
-    def _why_not_kept(self, value: dict[str, Any], schema: Schema) -> Finding | None:
+    def _why_not_kept(self, value: JsonObject, schema: Schema) -> Finding | None:
         """Why a valid record cannot be kept, as far as it is not filtered out."""
         if self._settings.sample_hash != "verify":
             return self._too_new(value, schema)
@@ -220,13 +216,13 @@ class SlowPath(msgspec.Struct):
 
     def _keep(
         self,
-        value: dict[str, Any],
+        value: JsonObject,
         schema: Schema,
         into: bytearray,
         batch: Batch,
         line: int,
         *,
-        repairs: Mapping[str, Finding] | None = None,
+        repairs: Mapping[str, Finding],
     ) -> Finding | None:
         """Add a valid record to the batch, or count it if it is filtered out.
 

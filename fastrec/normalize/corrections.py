@@ -349,25 +349,21 @@ class Labeller:
         if not about:
             return False
         label = self.labels[about[-1]]
-        verdict = {"score": before["score"], "is_correct": before["is_correct"]} | new_verdict(
-            label, before
-        )
-        changed = any(verdict[name] != before[name] for name in verdict)
+        verdict = new_verdict(label, before)
+        changed = [name for name, new in verdict.items() if new != before[name]]
         if changed:
-            metadata = value.get("metadata") or {}
-            value["metadata"] = metadata
-            for name, new in verdict.items():
-                if new != before[name]:
-                    metadata.setdefault(f"original_{name}", spell(before[name]).decode())
+            metadata = value["metadata"] = value.get("metadata") or {}
+            for name in changed:
+                metadata.setdefault(f"original_{name}", spell(before[name]).decode())
             notes = {"label_by": label.by, "label_at": label.at, "label_reason": label.reason}
             metadata.update({name: text for name, text in notes.items() if text is not None})
             before.update(verdict)
-            record.evaluation.score = verdict["score"]
-            record.evaluation.is_correct = verdict["is_correct"]
+            record.evaluation.score = before["score"]
+            record.evaluation.is_correct = before["is_correct"]
         digest = xxh3_64_hexdigest(spell(value))
         for number in about:
             self.counts[f"{number} {'+' if changed and number == about[-1] else '='}{digest}"] += 1
-        return changed
+        return bool(changed)
 
 
 def _is_about(label: Label, value: dict[str, Any]) -> bool:

@@ -11,7 +11,7 @@ import heapq
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from itertools import groupby, islice
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -293,6 +293,11 @@ class LineStatistics(Sums):
             )
         if batch.replaced or batch.repaired or new:
             self._shorten()
+
+    def __iadd__(self, other: Self) -> Self:
+        super().__iadd__(other)
+        self._shorten()
+        return self
 
     def _shorten(self) -> None:
         self.wrong_hashes = heapq.nsmallest(_HASH_EXAMPLES, self.wrong_hashes)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from fastrec.errors import UsageError
-from fastrec.schemas.schema import Schema, Shape
+from fastrec.schemas.schema import JsonObject, Schema, Shape
 from fastrec.schemas.v0_2_0 import RELEASED as V0_2_0_RELEASED
 from fastrec.schemas.v0_2_0 import SCHEMA as V0_2_0
 from fastrec.schemas.v0_2_0 import Record as Record  # noqa: PLC0414 - the Struct of the default version
@@ -49,7 +49,7 @@ def contradicts_itself(value: Any) -> bool:
     )
 
 
-def names_metric(value: dict[str, Any]) -> bool:
+def names_metric(value: JsonObject) -> bool:
     """Whether a record names its metric.
 
     In the versions without metrics, this is an unknown key.
@@ -89,13 +89,13 @@ def closest_version(value: Any) -> Schema:
     return V0_2_1 if label in V0_2_1.labels else V0_3_0
 
 
-def _object(record: dict[str, Any], name: str) -> dict[str, Any]:
+def _object(record: JsonObject, name: str) -> JsonObject:
     """A field that should be an object; an empty one if it is not."""
     part = record.get(name)
     return part if isinstance(part, dict) else {}
 
 
-def _texts(record: dict[str, Any]) -> list[Any]:
+def _texts(record: JsonObject) -> list[Any]:
     output = _object(record, "output")
     return [
         _object(record, "input").get("reference"),
@@ -104,7 +104,7 @@ def _texts(record: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _has_old_spelling(record: dict[str, Any]) -> bool:
+def _has_old_spelling(record: JsonObject) -> bool:
     """Whether a value is spelled as only the versions 0.2.0 spell it."""
     sample_id = record.get("sample_id")
     return (
@@ -114,7 +114,7 @@ def _has_old_spelling(record: dict[str, Any]) -> bool:
     )
 
 
-def _has_new_nulls(record: dict[str, Any]) -> bool:
+def _has_new_nulls(record: JsonObject) -> bool:
     """Whether a field is null that only later versions allow to be null."""
     places = (
         (record, ("sample_hash", "metadata")),

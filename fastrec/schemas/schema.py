@@ -35,6 +35,9 @@ from msgspec import UNSET, Meta, UnsetType
 from fastrec.build import package
 from fastrec.schemas.hashes import LIST_HASHES, TEXT_HASHES, Hash
 
+JsonObject = dict[str, Any]
+UnknownKeys = dict[str, set[str]]  # by the path of their object
+
 
 def _json_value(levels: int) -> Any:
     """Build the type of a JSON value with at most this many levels of nesting.
@@ -151,7 +154,7 @@ def _types_in(hint: Any) -> Iterator[Any]:
         yield from _types_in(argument)
 
 
-def build(struct: type[AnyStruct], value: dict[str, Any]) -> AnyStruct:
+def build(struct: type[AnyStruct], value: JsonObject) -> AnyStruct:
     """Make a Struct from a valid object without checking its types again.
 
     Keys without a field are left out.
@@ -301,9 +304,9 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
         return package().joinpath("schemas", "files", self.file).read_bytes()
 
     @cached_property
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         """The schema file as a dict; do not change it."""
-        document: dict[str, Any] = msgspec.json.decode(self.source)
+        document: JsonObject = msgspec.json.decode(self.source)
         return document
 
     @cached_property
@@ -363,7 +366,7 @@ def _null_checks(shape: Shape, name: str, depth: int) -> Iterator[str]:
 
 def compile_function(name: str, lines: Sequence[str], **names: Any) -> Callable[[Any], Any]:
     """Compile the source of a function, which may use UNSET and the given names."""
-    namespace: dict[str, Any] = {"UNSET": UNSET, **names}
+    namespace: JsonObject = {"UNSET": UNSET, **names}
     exec("\n".join(lines), namespace)  # noqa: S102 - the source comes from our own classes and rules
     function: Callable[[Any], Any] = namespace[name]
     return function

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import UNSET
 
 from fastrec.errors import UsageError
-from fastrec.schemas.schema import Schema, Shape, build, compile_function
+from fastrec.schemas.schema import JsonObject, Schema, Shape, build, compile_function
 from fastrec.schemas.v0_3_0 import SCHEMA as NEWEST
 from fastrec.schemas.v0_3_0 import (
     V0_2_1,
@@ -58,7 +58,7 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else format_sorted(value).decode()
 
 
-def upgrade_value(value: dict[str, Any], schema: Schema) -> tuple[dict[str, Any], list[str]]:
+def upgrade_value(value: JsonObject, schema: Schema) -> tuple[JsonObject, list[str]]:
     """Upgrade a valid record of a version, given as a dict.
 
     Return also the codes of its lossy or ambiguous steps.
@@ -157,9 +157,7 @@ def upgrade_record(record: Any, schema: Schema) -> tuple[Any, list[str]]:
     return _upgrade(record, schema, moved, details)
 
 
-def _upgrade(
-    record: Any, schema: Schema, moved: dict[str, Any], details: Any
-) -> tuple[Any, list[str]]:
+def _upgrade(record: Any, schema: Schema, moved: JsonObject, details: Any) -> tuple[Any, list[str]]:
     """Upgrade a record with these unknown keys at its root, and these additional details."""
     found: set[str] = set()
     result_id = _newest_fields(moved, found)
@@ -244,7 +242,7 @@ def upgrade_input(asked: Any, schema: Schema) -> Any:
     return asked if schema in (NEWEST, V0_2_1) else _new_input(asked, set())
 
 
-def _newest_fields(moved: dict[str, Any], found: set[str]) -> Any:
+def _newest_fields(moved: JsonObject, found: set[str]) -> Any:
     """Take the fields of the newest version out of unknown keys.
 
     Return the `evaluation_result_id`.
@@ -295,7 +293,7 @@ def _new_evaluation(evaluation: Any, found: set[str]) -> Any:
     return _with_unknown(_copy_evaluation(evaluation, score), evaluation)
 
 
-def _unknown(value: Any, known: int) -> dict[str, Any]:
+def _unknown(value: Any, known: int) -> JsonObject:
     """The unknown keys of a Struct with this many known fields.
 
     A widened class has fields for them.

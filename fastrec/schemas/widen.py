@@ -17,7 +17,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fastrec.schemas.schema import AnyStruct, Base, Free, compile_function, rewrite_hint
+from fastrec.schemas.schema import (
+    AnyStruct,
+    Base,
+    Free,
+    UnknownKeys,
+    compile_function,
+    rewrite_hint,
+)
 
 # Count the strings of a record: its keys, and the texts among its values. The decoder silently
 # keeps the last of two equal keys, so a record with fewer strings than its line has lost a key. The
@@ -206,7 +213,7 @@ class LearningDecoder:
         self._record = record
         self._never = frozenset(never)
         self._hints = hints
-        self._learned: dict[str, set[str]] = {}
+        self._learned: UnknownKeys = {}
         self._seen: set[tuple[str, str]] = set()  # unknown keys that the next decoder will know
         self._wait = 1  # records with unknown keys until the next decoder is built
         self.built = 0  # decoders built so far

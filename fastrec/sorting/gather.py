@@ -42,6 +42,8 @@ from fastrec.sorting.runs import (
 from fastrec.sources.shard import shard_at
 from fastrec.storage import fingerprint, storage_of
 
+Bound = bytes | None  # of a range of keys; None is no limit
+
 _NOTHING = memoryview(b"")
 _key_of = attrgetter("key")  # of a fence
 
@@ -215,7 +217,7 @@ class PartReader(Protocol):
 
 
 # Makes the reader of a part, given a range of keys, and whether rows are needed.
-OpenPart = Callable[[RunSlice, bytes | None, bytes | None, bool], PartReader]
+OpenPart = Callable[[RunSlice, Bound, Bound, bool], PartReader]
 
 
 class _Records(msgspec.Struct):
@@ -282,8 +284,8 @@ class _Cursor:
     def __init__(
         self,
         run_slice: RunSlice,
-        low: bytes | None,
-        high: bytes | None,
+        low: Bound,
+        high: Bound,
         stretch: int,
         share_origins: Callable[[Origins], Origins],
         *,
@@ -380,11 +382,11 @@ class _Cursor:
         if self._data:
             self._data.skip(sum(sizes))
 
-    def below(self, limit: bytes | None) -> Iterator[tuple[bytes, int]]:
+    def below(self, limit: Bound) -> Iterator[tuple[bytes, int]]:
         """The keys and sizes of the records that `take` would take."""
         return islice(zip(self.waiting.keys, self.waiting.sizes, strict=True), self._count(limit))
 
-    def take(self, limit: bytes | None) -> _Records:
+    def take(self, limit: Bound) -> _Records:
         """Take the records of all keys below `limit`, or all that are left."""
         known = sum(self.waiting.sizes) if self.index.at_end else None
         taken = self._pop(self._count(limit))
@@ -406,7 +408,7 @@ class _Cursor:
             self._data.finish()
         return True
 
-    def _count(self, limit: bytes | None) -> int:
+    def _count(self, limit: Bound) -> int:
         keys = self.waiting.keys
         return len(keys) if limit is None else bisect_left(keys, limit)
 
@@ -466,7 +468,7 @@ def part_slice(
     )
 
 
-def slice_run(run: Run, low: bytes | None, high: bytes | None) -> RunSlice | None:
+def slice_run(run: Run, low: Bound, high: Bound) -> RunSlice | None:
     """Find the blocks of a run that may hold keys in `[low, high)`, by its fences.
 
     None if there are none.
@@ -504,8 +506,8 @@ def slice_merged(run: Run, first_region: int, last_region: int) -> RunSlice | No
 
 def gather(
     slices: Sequence[RunSlice],
-    low: bytes | None,
-    high: bytes | None,
+    low: Bound,
+    high: Bound,
     window_bytes: int,
     *,
     with_texts: bool = True,
@@ -548,8 +550,8 @@ def gather(
 
 def gather_keys(
     slices: Sequence[RunSlice],
-    low: bytes | None,
-    high: bytes | None,
+    low: Bound,
+    high: Bound,
     window_bytes: int,
     open_part: OpenPart | None = None,
 ) -> Iterator[tuple[list[bytes], list[int]]]:
@@ -597,7 +599,7 @@ def _windows(cursors: list[_Cursor], window_bytes: int | None = None) -> Iterato
         cursors = [cursor for cursor in cursors if not cursor.is_finished()]
 
 
-def _cuts(cursors: Sequence[_Cursor], last: bytes | None, window_bytes: int) -> Iterator[bytes]:
+def _cuts(cursors: Sequence[_Cursor], last: Bound, window_bytes: int) -> Iterator[bytes]:
     """The keys where new windows begin.
 
     Records below `last` may have too much text for one window: those of many runs do.

@@ -54,6 +54,9 @@ class LongLine(NamedTuple):
     head: bytes
 
 
+ChunkOrLine = Chunk | LongLine
+
+
 class ReadStats(msgspec.Struct):
     """Statistics of reading; complete once the iterator that fills them is exhausted."""
 
@@ -73,7 +76,7 @@ def chunks(
     offset: int = 0,
     stats: ReadStats | None = None,
     small_block: int = _SMALL_BLOCK,
-) -> Iterator[Chunk | LongLine]:
+) -> Iterator[ChunkOrLine]:
     """Cut text that starts at `offset` into chunks of about `chunk_bytes`, of whole lines."""
     stats = ReadStats() if stats is None else stats
     cutter = _Cutter(chunk_bytes, max_line_bytes, offset, stats)
@@ -151,7 +154,7 @@ class _Cutter(msgspec.Struct):
     tail: list[memoryview] = []
     tail_bytes: int = 0  # more than `tail` holds if the line is too long
 
-    def feed(self, block: bytes, start: int) -> Iterator[Chunk | LongLine]:
+    def feed(self, block: bytes, start: int) -> Iterator[ChunkOrLine]:
         """Process the next block from `start` on, and yield the chunks that it completes."""
         if start == 0 and not self.tail_bytes and self._is_chunk(block):
             if self.whole:
@@ -185,7 +188,7 @@ class _Cutter(msgspec.Struct):
         most = min(self.chunk_bytes, self.max_line_bytes)
         return least <= len(block) <= most and block.endswith(b"\n")
 
-    def finish(self) -> Iterator[Chunk | LongLine]:
+    def finish(self) -> Iterator[ChunkOrLine]:
         """Yield the rest: the last line may lack its newline."""
         if self.tail_bytes > self.max_line_bytes:
             yield from self._long_line()
@@ -197,7 +200,7 @@ class _Cutter(msgspec.Struct):
 
     def _pass_long_line(
         self, block: bytes, view: memoryview, begin: int, end: int
-    ) -> Generator[Chunk | LongLine, None, int]:
+    ) -> Generator[ChunkOrLine, None, int]:
         """Drop all but the head of the current line if it is too long.
 
         Return where to continue in the block.
@@ -217,7 +220,7 @@ class _Cutter(msgspec.Struct):
     def _head(self) -> bytes:
         return b"".join(part[:_HEAD_BYTES] for part in self.tail[:_HEAD_BYTES])[:_HEAD_BYTES]
 
-    def _long_line(self) -> Iterator[Chunk | LongLine]:
+    def _long_line(self) -> Iterator[ChunkOrLine]:
         """Yield the tail, a line that is too long, after the whole lines before it."""
         if self.whole:
             yield self._chunk()

@@ -45,7 +45,14 @@ from fastrec.sources.formats import (
     parquet_module,
     text_of,
 )
-from fastrec.sources.lines import MAX_LINE_BYTES, Chunk, LongLine, ReadStats, chunks, line_start
+from fastrec.sources.lines import (
+    MAX_LINE_BYTES,
+    ChunkOrLine,
+    LongLine,
+    ReadStats,
+    chunks,
+    line_start,
+)
 from fastrec.sources.zstd_frames import TEXT_BYTES
 from fastrec.storage import is_url, storage_of
 from fastrec.storage.base import Reader
@@ -158,7 +165,7 @@ class Shard(msgspec.Struct, frozen=True):
         max_window: int = MAX_WINDOW,
         text_bytes: int = TEXT_BYTES,
         stats: ReadStats | None = None,
-    ) -> Iterator[Chunk | LongLine]:
+    ) -> Iterator[ChunkOrLine]:
         """Read the lines that start in a byte range; only a splittable shard can be read in ranges.
 
         Zstd is decompressed `text_bytes` at a time: give less to read only the first lines.
