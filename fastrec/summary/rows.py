@@ -7,6 +7,7 @@ all counts that are made from rows.
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from operator import attrgetter, itemgetter
 from typing import Any, ClassVar, Self
 
@@ -99,8 +100,12 @@ _BITS: dict[Any, int] = {**KINDS}
 outcome_of = itemgetter(Column.CORRECT, Column.SCORE, Column.ERROR)
 
 
+@lru_cache(maxsize=1)
 def row_maker(schema: Schema = DEFAULT_SCHEMA) -> Callable[[Any, int, int], tuple[Any, ...]]:
-    """Make the function from a record, the number of its piece of input and its line to its row."""
+    """Make the function from a record, the number of its piece of input and its line to its row.
+
+    The tasks of a process share it, as they share the inputs that are known.
+    """
     turns_of = attrgetter(schema.turns_field)
     schema_label = schema.label
     inputs = _InputCharacters()
