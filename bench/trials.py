@@ -5,8 +5,8 @@ counts. Long trials run once.
 """
 
 import shutil
-from collections.abc import Callable, Container, Iterable, Mapping
-from itertools import groupby
+from collections.abc import Container, Iterable, Mapping
+from itertools import groupby, product
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -48,7 +48,6 @@ def run_trials(
     trials: Iterable[Trial],
     *,
     rounds: int = 3,
-    notify: Callable[[str], None] = print,
     known: Results | None = None,
     twice: Container[Trial] = (),
 ) -> dict[Trial, Measured]:
@@ -61,25 +60,18 @@ def run_trials(
     best: dict[Trial, Measured] = dict(known or {})
     wanted = sorted(dict.fromkeys(trials), key=lambda trial: trial.group)
     for name, group in groupby(wanted, key=lambda trial: trial.group):
-        notify(
+        print(
             f"{name}: {corpus(name).text_bytes / 1e6:,.0f} MB of text in "
             f"{len(corpus(name).shards):,} shards"
         )
-        some = list(group)
-        for number in range(rounds):
-            for trial in some:
-                previous = best.get(trial)
-                if (
-                    number
-                    and previous
-                    and (previous.error or previous.seconds > _LONG or trial.beside)
-                ):
-                    continue
-                if number > 1 and trial in twice:
-                    continue
-                result = _run(trial)
-                best[trial] = better(previous, result) if previous else result
-                notify(f"  {_described(trial)}: {result.error or f'{result.seconds:.2f} s'}")
+        for number, trial in product(range(rounds), list(group)):
+            previous = best.get(trial)
+            is_done = previous and (previous.error or previous.seconds > _LONG or trial.beside)
+            if (number and is_done) or (number > 1 and trial in twice):
+                continue
+            result = _run(trial)
+            best[trial] = better(previous, result) if previous else result
+            print(f"  {_described(trial)}: {result.error or f'{result.seconds:.2f} s'}")
     return best
 
 
@@ -99,17 +91,14 @@ def better(one: Measured, other: Measured) -> Measured:
 
 def _run(trial: Trial) -> Measured:
     source = corpus(trial.corpus)
-    OUT.mkdir(parents=True, exist_ok=True)
     folder = Path(mkdtemp(prefix="trial-", dir=OUT))
     output = folder / "output"
     scratch = folder / "scratch"
     output.mkdir()
     scratch.mkdir()
-    inputs = (
-        (str(source.directory),) if trial.every == 1 else tuple(map(str, source.paths(trial.every)))
-    )
+    inputs = [source.directory] if trial.every == 1 else source.paths(trial.every)
     job = Job(
-        inputs=inputs,
+        inputs=tuple(map(str, inputs)),
         output=str(output),
         scratch=str(scratch),
         jobs=trial.jobs,

@@ -15,7 +15,7 @@ pytest.importorskip("duckdb", reason="needs the extra `sql`")
 pytest.importorskip("starlette", reason="needs the extra `view`")
 
 from bench import corpora, trials
-from bench.corpora import CORPORA, Logged, Published
+from bench.corpora import CORPORA
 from bench.figures import FIGURES, trial_values, trials_of
 from bench.logs import WRITERS, files_in
 from bench.measure import Measured
@@ -48,9 +48,9 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The corpora of the sets, but small, and cached elsewhere."""
     monkeypatch.setattr(corpora, "OUT", tmp_path)
     monkeypatch.setattr(trials, "OUT", tmp_path)
-    monkeypatch.setitem(CORPORA, "published-real-x10", Published("ten-lines"))
+    monkeypatch.setitem(CORPORA, "published-real-x10", {"type": "Published", "of": "ten-lines"})
     for kind, size in SIZES.items():
-        monkeypatch.setitem(CORPORA, f"logs-{kind}", Logged(kind, seed=3, size=size))
+        monkeypatch.setitem(CORPORA, f"logs-{kind}", {**CORPORA[f"logs-{kind}"], "size": size})
 
 
 def test_figures_have_their_targets() -> None:
@@ -62,7 +62,7 @@ def test_figures_have_their_targets() -> None:
 @pytest.mark.parametrize("chosen", ["ask", "view", "import"])
 def test_all_trials_of_a_set_run(chosen: str) -> None:
     figures = [figure for figure in FIGURES if figure.set == chosen]
-    results = run_trials(trials_of(figures), rounds=1, notify=lambda _: None)
+    results = run_trials(trials_of(figures), rounds=1)
     assert {trial: result.error for trial, result in results.items() if result.error} == {}
     values = trial_values(figures, results, 1.0)
     assert all(value.value is not None for value in values)
