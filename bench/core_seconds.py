@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from bench.contenders import CONTENDERS, FLOOR, NORMALIZE, command_of
+from bench.contenders import FLOOR, NORMALIZE, command_of
 from bench.corpora import LEVEL, OUT, available, corpus
 from bench.measure import Job, measure
 from bench.tables import aligned
@@ -101,7 +101,7 @@ def _record(contender: str, name: str, folder: Path) -> tuple[dict[str, float], 
     inputs = (str(corpus(name).directory),)
     job = Job(inputs=inputs, output=str(output), scratch=str(folder), jobs=1, level=LEVEL)
     perf = ["perf", "record", "--quiet", f"--freq={_FREQUENCY}", f"--output={data}", "--"]
-    measured = measure([*perf, *command_of(CONTENDERS[contender], job)])
+    measured = measure([*perf, *command_of(contender, job)])
     if measured.error:
         raise SystemExit(
             f"`perf record` failed ({measured.error}); see /proc/sys/kernel/perf_event_paranoid"

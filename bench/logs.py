@@ -1,4 +1,4 @@
-"""Large logs of harnesses, generated from a seed, and the least that a tool can do with one.
+"""Large logs of harnesses, generated from a seed.
 
 `logs.json` has the documents of the harnesses; the writers fill in texts and numbers.
 
@@ -19,17 +19,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from hashlib import sha256
-from itertools import groupby
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import msgspec
 import zstandard
 
-from bench.measure import Job
 from fastrec.commands.generate.text import Rng, phrase_tables
-from fastrec.engine import make_engine
 
 Document = dict[str, Any]
 ANSWERS = "answers.csv"
@@ -408,55 +404,7 @@ WRITERS: Mapping[str, Callable[[int, Path, int], tuple[int, int]]] = {
 }
 
 
-# The minimum for a tool that keeps all text of a log: read it, and compress it in the same pool.
-
-_TASK_BYTES = 8 << 20
-# Of a member of a zip archive: the lengths of its name and its extra field.
-_HEADER = struct.Struct("<26x2H")
-# A file, places and sizes of its pieces, the file to write, and the level.
-_Task = tuple[str, list[tuple[int, int]], str, int]
-
-
 def files_in(directory: Path) -> list[Path]:
-    """The files of a log."""
-    return sorted(
-        path for path in directory.rglob("*") if path.is_file() and path.name != "corpus.json"
-    )
-
-
-def recompress_log(job: Job) -> None:
-    """Compress the text of all files."""
-    with make_engine(job.jobs) as engine:
-        for _ in engine.run(_recompress, _tasks(job)):
-            pass
-
-
-def _tasks(job: Job) -> Iterator[_Task]:
-    number = 0
-    for path in files_in(Path(job.inputs[0])):
-        starts = range(0, path.stat().st_size, _TASK_BYTES)
-        pieces = [(start, _TASK_BYTES) for start in starts]
-        if path.suffix == ".eval":
-            with ZipFile(path) as archive:
-                members = archive.infolist()
-            pieces = [(member.header_offset, member.compress_size) for member in members]
-        for _, group in groupby(pieces, key=lambda piece: piece[0] // _TASK_BYTES):
-            number += 1
-            yield str(path), list(group), f"{job.output}/{number:06d}.zst", job.level
-
-
-def _recompress(task: _Task) -> None:
-    name, pieces, output, level = task
-    compressor = zstandard.ZstdCompressor(level=level, write_checksum=True)
-    with (
-        Path(name).open("rb") as source,
-        Path(output).open("wb") as target,
-        compressor.stream_writer(target) as packed,
-    ):
-        for place, size in pieces:
-            source.seek(place)
-            if name.endswith(".eval"):
-                source.seek(sum(_HEADER.unpack(source.read(_HEADER.size))), 1)
-                packed.write(zstandard.ZstdDecompressor().decompress(source.read(size)))
-            else:
-                packed.write(source.read(size))
+    """The files of a log, without what describes it."""
+    paths = directory.rglob("*")
+    return sorted(path for path in paths if path.is_file() and path.name != "corpus.json")

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from bench.contenders import CONTENDERS, command_of
+from bench.contenders import NORMALIZE, command_of
 from bench.corpora import LEVEL, OUT, corpus
 from bench.figures import Value, measured_on
 from bench.logs import files_in
@@ -48,7 +48,7 @@ _FOOTER = (
 
 def execute_normalize(job: Job) -> Measured:
     """Run `fastrec normalize` in a fresh process and measure it."""
-    return measure(command_of(CONTENDERS["fastrec normalize"], job))
+    return measure(command_of(NORMALIZE, job))
 
 
 class Desk:

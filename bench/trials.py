@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 
 import msgspec
 
-from bench.contenders import CONTENDERS, command_of
+from bench.contenders import command_of
 from bench.corpora import LEVEL, OUT, corpus
 from bench.measure import Job, Measured, measure
 
@@ -106,7 +106,7 @@ def _run(trial: Trial) -> Measured:
         options=trial.options,
     )
     try:
-        measured = measure(command_of(CONTENDERS[trial.contender], job))
+        measured = measure(command_of(trial.contender, job))
         written = sum(path.stat().st_size for path in output.rglob("*.zst"))
         return msgspec.structs.replace(measured, output_bytes=written)
     finally:

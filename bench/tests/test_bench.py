@@ -11,13 +11,13 @@ import pytest
 
 pytest.importorskip("psutil", reason="needs the dependencies of the benchmarks")
 
-from bench import core_seconds, corpora, figures, peer_tables, trials
+from bench import core_seconds, corpora, figures, trials
 from bench.contenders import CONTENDERS, strict_loads
 from bench.core_seconds import by_category, parse_report, profile_table
 from bench.figures import FIGURES, Stage, Value, better_stage, stage_values, trial_values
 from bench.history import HistoryLine, Machine, append, compare, line_of, machine, read, worse
 from bench.measure import Job, Measured, measure
-from bench.peer_tables import Row, Sheet, full_tables, put_block, short_table
+from bench.peer_tables import Row, Sheet, blocks_of, put_block
 from bench.plots import Point, plot
 from bench.real import shard_lines
 from bench.report import page
@@ -370,18 +370,39 @@ def test_a_large_corpus_is_compared_with_real_x10_just_before_and_after(
     assert found.value == pytest.approx(20 / (300 / 15))
 
 
-def test_the_pages_say_how_peers_were_measured() -> None:
+@pytest.fixture
+def blocks() -> dict[str, str]:
+    """The blocks of all pages, for three contenders on one corpus."""
+    results = {
+        "fastrec normalize": run(seconds=2.0),
+        "DuckDB": run(seconds=5.0),
+        "Polars": msgspec.structs.replace(run(), error="ComputeError"),
+    }
+    rows = [Row(Trial(label, "real-x10"), result, 10**8) for label, result in results.items()]
+    size = corpora.Corpus("real-x10", "", ("a", "b"), 10, 10**8, 1)
+    return blocks_of(Sheet("2026-11-15", "a processor", "3", "abc", rows, {"real-x10": size}))
+
+
+def test_the_pages_say_how_peers_were_measured(blocks: dict[str, str]) -> None:
     """The pages say which models are real, and which tools had a memory limit."""
-    sheet = Sheet("", "", "", "", [], {})
-    for name in ("README.md", "docs/benchmarks.md"):
+    models = "lines from three evaluations and 240 models, of which 24 are real and 216 were made"
+    for name, block in blocks.items():
         text = (ROOT / name).read_text()
-        assert (
-            "240 models, of which 24 are real and 216 were made from them"
-            in peer_tables._DESCRIPTIONS["real-x10"]
-        )
-        assert peer_tables._DESCRIPTIONS["real-x10"] in text
-        assert peer_tables._conditions(sheet).partition("Each tool ran")[2] in text
-    assert "such as DuckDB, has no memory limit" in peer_tables._conditions(sheet)
+        method = block[block.index("Each tool ran") : block.index("such as DuckDB, has")]
+        assert method in text
+        assert models in text
+        assert models in block
+        assert "such as DuckDB, has no memory limit" in block
+
+
+def test_the_tables_of_peers_show_times_failures_and_what_is_left_out(
+    blocks: dict[str, str],
+) -> None:
+    short, full = blocks.values()
+    assert "| **fastrec normalize** | 2.00 s | 0 MB | 0 MB | nothing |" in short
+    assert "| DuckDB | 5.00 s | 20 |" in full
+    assert "| Polars | fails: ComputeError |" in short
+    assert "| Polars | fails: ComputeError |" in full
 
 
 def test_duckdb_with_the_memory_limit_of_fastrec(tmp_path: Path) -> None:
@@ -403,31 +424,3 @@ def test_duckdb_with_the_memory_limit_of_fastrec(tmp_path: Path) -> None:
         CONTENDERS[label].run(Job(inputs=(folder,), output=folder, scratch=folder, jobs=2, level=3))
     assert connected[0].execute("SELECT current_setting('memory_limit')").fetchone() == ("1.0 GiB",)
     assert (tmp_path / "corpus.jsonl.zst").exists()
-
-
-def test_the_tables_of_peers_show_times_failures_and_what_is_left_out() -> None:
-    trials = [
-        Trial("fastrec normalize", "mixed"),
-        Trial("DuckDB", "mixed"),
-        Trial("Polars", "mixed"),
-    ]
-    results = [
-        run(seconds=2.0),
-        run(seconds=5.0),
-        msgspec.structs.replace(run(), error="ComputeError"),
-    ]
-    rows = [Row(trial, result, 100_000_000) for trial, result in zip(trials, results, strict=True)]
-    sheet = Sheet(
-        "2026-11-15",
-        "a processor",
-        "3.13.0",
-        "abc",
-        rows,
-        {"mixed": corpora.Corpus("mixed", "", ("a", "b"), 10, 100_000_000, 1)},
-    )
-    short = short_table(sheet)
-    full = full_tables(sheet)
-    assert "| **fastrec normalize** | 2.00 s | 0 MB | 0 MB | nothing |" in short
-    assert "| DuckDB | 5.00 s | 20 |" in full
-    assert "| Polars | fails: ComputeError |" in short
-    assert "| Polars | fails: ComputeError |" in full
