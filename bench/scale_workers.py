@@ -3,6 +3,7 @@
 import contextlib
 import pickle
 import random
+import time
 from array import array
 from bisect import bisect_right
 from collections import Counter
@@ -16,7 +17,7 @@ import msgspec
 from bench.scale_corpus import RECORD, SimulatedCorpus
 from fastrec.corpus.columns import columns_path
 from fastrec.corpus.writer import Written
-from fastrec.engine.base import Engine
+from fastrec.engine.base import OTHER_PHASE, PHASES, Engine
 from fastrec.limits import LIMITS
 from fastrec.normalize.pass1 import SortTask
 from fastrec.normalize.pass2 import PartTask
@@ -48,10 +49,10 @@ _WRITE = 32 << 20  # written at a time where storage takes objects in pieces
 _HASH = "0" * 32
 
 
-class Charged(msgspec.Struct, kw_only=True):
-    """What the workers did, and the storage requests for it."""
+class Simulated(msgspec.Struct, kw_only=True):
+    """The result of a simulation: what the workers did, and the storage requests for it."""
 
-    records: int
+    records: int = 0
     tasks: int = 0
     runs: int = 0
     merges: list[int] = []  # Runs that each round leaves.
@@ -63,6 +64,19 @@ class Charged(msgspec.Struct, kw_only=True):
     requests: Counter[str] = msgspec.field(default_factory=Counter)
     bytes_read: int = 0
     bytes_written: int = 0
+    journal_bytes: int = 0
+    kept_bytes: int = 0  # Size of the list of kept work.
+    seconds: float = 0.0
+    base_bytes: int = 0  # Peak memory before the simulation.
+    stopped_bytes: int = 0  # Peak memory until the run was interrupted, if it was.
+    peak_bytes: int = 0
+
+
+class Phase(msgspec.Struct):
+    """The tasks of a phase of a run, and the seconds that the driver takes for them."""
+
+    tasks: int = 0
+    seconds: float = 0.0
 
 
 def reads_of(piece: RunSlice, stretch: int) -> int:
@@ -98,11 +112,13 @@ class SimulatedWorkers(Engine):
 
     jobs = 64
 
-    def __init__(self, corpus: SimulatedCorpus, lines: list[int], rng: random.Random) -> None:
-        self.result = Charged(records=0)
+    def __init__(self, corpus: SimulatedCorpus, lines: list[int]) -> None:
+        self.phases: dict[str, Phase] = {}
+        self.in_phases = 0.0  # seconds, from the first task of each phase to its last result
+        self.result = Simulated()
         self.staged: list[str] = []  # Paths of the parts that were made.
         self._corpus = corpus
-        self._rng = rng
+        self._rng = random.Random(0)
         self._lines = lines  # of each shard but the narrow one
         self._starts = [
             0,
@@ -118,7 +134,8 @@ class SimulatedWorkers(Engine):
     ) -> Iterator[tuple[int, Any]]:
         """Yield the results of tasks, pickled as from another process.
 
-        Tasks that are not simulated run as they are.
+        Tasks that are not simulated run as they are. The time between two tasks is the driver's: it
+        uses a result, and makes the next task.
         """
         tasks: dict[str, Callable[[Any], Any]] = {
             "sort_pieces": self._sort,
@@ -134,8 +151,17 @@ class SimulatedWorkers(Engine):
         simulated = tasks.get(task.__name__, task)
         if task.__name__ == "merge_some":
             self.result.merges.append(0)
+        phase = self.phases.setdefault(PHASES.get(task.__name__, OTHER_PHASE), Phase())
+        first = before = time.process_time()
         for number, argument in enumerate(arguments):
-            yield number, pickle.loads(pickle.dumps(simulated(argument)))
+            pickle.dumps(argument)
+            phase.tasks += 1
+            phase.seconds += time.process_time() - before
+            result = pickle.loads(pickle.dumps(simulated(argument)))
+            before = time.process_time()
+            yield number, result
+        phase.seconds += time.process_time() - before
+        self.in_phases += time.process_time() - first
 
     def remove(self, *paths: str) -> None:
         """Remove files, most of which are not there."""

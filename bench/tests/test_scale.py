@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from bench.scale import Simulated, simulate, simulate_nights
-from bench.scale_workers import reads_of
+from bench.scale import simulate, simulate_nights
+from bench.scale_workers import Simulated, reads_of
 from fastrec.corpus.writer import Written
 from fastrec.limits import Limits, use_limits
 from fastrec.normalize.kept import Base, Changes
