@@ -7,7 +7,7 @@ import time
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -79,15 +79,18 @@ class Phase(msgspec.Struct):
     seconds: float = 0.0
 
 
-def reads_of(piece: RunSlice, stretch: int) -> int:
+def reads_of(index_bytes: int, data_bytes: int, stretch: int) -> int:
     """Return about how many reads it takes to gather a slice of a run, its index and its data."""
-    index_bytes = piece.index_end - piece.index_start
-    data_bytes = piece.data_end - piece.data_start
     # The indexes of all runs take at least a quarter of a window, and their data two thirds: see
     # `gather`.
     index_stretch = max(stretch * index_bytes // max(data_bytes, 1), stretch * 3 // 8, 64)
     index_reads = max(-(-(index_bytes - index_stretch // 2) // index_stretch), 1)
     return index_reads + -(-data_bytes // stretch)
+
+
+def _stretch(slices: Sequence[RunSlice], window_bytes: int) -> int:
+    """How many bytes of each slice are read at a time."""
+    return max(window_bytes * 2 // 3 // max(len(slices), 1), 1)
 
 
 class _PartRange(msgspec.Struct, frozen=True, gc=False):
@@ -178,15 +181,14 @@ class SimulatedWorkers(Engine):
     def _sort(self, task: SortTask) -> SortResult:
         """Simulate a task of pass 1."""
         name = f"{task.number:06d}-{self._rng.randrange(1 << 32):08x}"
-        at_once = task.run_bytes // (RECORD + _IN_MEMORY)
         waiting = 0
         pieces: list[PieceCounts] = []
         runs: list[Run] = []
         statistics: list[tuple[int, LineStatistics]] = []
-        for piece in task.pieces:
+        are_narrow = [piece.shard == len(self._lines) for piece in task.pieces]
+        for piece, is_narrow in zip(task.pieces, are_narrow, strict=True):
             size = piece.slice.shard.size
             self._read(size, _INPUT_READ)
-            is_narrow = piece.shard == len(self._lines)
             lines = self._corpus.narrow if is_narrow else self._lines[piece.shard]
             self._pieces[piece.shard] = piece.number
             waiting += lines
@@ -195,20 +197,13 @@ class SimulatedWorkers(Engine):
             )
             first, last = sorted(self._keys(2, is_narrow=is_narrow))
             pieces.append(PieceCounts(piece=piece, read=read, first=first, last=last))
-            one = LineStatistics(versions=Counter({"0.2.0": lines}), recipes=self._recipes)
-            statistics.append((piece.number, one))
-        narrow_only = all(piece.shard == len(self._lines) for piece in task.pieces)
+            counts = LineStatistics(versions=Counter({"0.2.0": lines}), recipes=self._recipes)
+            statistics.append((piece.number, counts))
         while waiting:
-            count = min(waiting, at_once)
+            count = min(waiting, task.run_bytes // (RECORD + _IN_MEMORY))
             waiting -= count
             path = f"{task.directory}/run-{name}-{len(runs):04d}"
-            runs.append(
-                self._run(path, count, fences=-(-count // BLOCK_ROWS), is_narrow=narrow_only)
-            )
-            fences = runs[-1].fences
-            runs[-1] = msgspec.structs.replace(
-                runs[-1], fences=fences[:: -(-len(fences) // task.most_fences)]
-            )
+            runs.append(self._run(path, count, task.most_fences, is_narrow=all(are_narrow)))
         rejects = f"{task.directory}/rejects-{name}"
         path = f"{task.directory}/statistics-{name}"
         size, hash_ = write_blocks(path, statistics, compressed=True)
@@ -236,36 +231,35 @@ class SimulatedWorkers(Engine):
         if not is_narrow:
             return [corpus.key(int(self._rng.random() * corpus.records)) for _ in range(count)]
         first, last = corpus.narrow_first, corpus.narrow_last - 1
-        return [
-            corpus.key(first + (last - first) * at // max(count - 1, 1), is_narrow=True)
-            for at in range(count)
-        ]
+        numbers = [first + (last - first) * at // max(count - 1, 1) for at in range(count)]
+        return [corpus.key(number, is_narrow=True) for number in numbers]
 
-    def _run(self, path: str, records: int, *, fences: int, is_narrow: bool = False) -> Run:
+    def _run(self, path: str, records: int, most_fences: int, *, is_narrow: bool = False) -> Run:
         index_bytes = records * _INDEX
         self._write(records * RECORD)
         self._write(index_bytes)
-        keys = sorted(self._keys(fences, is_narrow=is_narrow))
-        rows = range(0, records, BLOCK_ROWS)
-        made = [
-            Fence(key, row * _INDEX, row * RECORD) for key, row in zip(keys, rows, strict=False)
+        rows = range(0, records if most_fences else 0, BLOCK_ROWS)
+        keys = sorted(self._keys(len(rows), is_narrow=is_narrow))
+        fences = [
+            Fence(key, row * _INDEX, row * RECORD) for key, row in zip(keys, rows, strict=True)
         ]
-        return Run(path, records, records * RECORD, index_bytes, made, self._hash(), self._hash())
+        fences = fences[:: -(-len(rows) // max(most_fences, 1)) or 1]
+        return Run(path, records, records * RECORD, index_bytes, fences, self._hash(), self._hash())
 
     def _merge(self, task: MergeTask) -> Run:
         """Simulate merging runs. Keys are spread evenly."""
         self.result.merges[-1] += 1
         self._gather(task.slices, task.window_bytes)
         records = sum(piece.data_end - piece.data_start for piece in task.slices) // RECORD
-        run = self._run(f"{task.directory}/merged-{task.number:06d}-{_HASH[:8]}", records, fences=0)
+        run = self._run(f"{task.directory}/merged-{task.number:06d}-{_HASH[:8]}", records, 0)
         if task.regions is None:
             return run
         self._read(1, _INPUT_READ)
-        bounds = array("Q", (0, 0))
-        for key in next(read_blocks(task.regions)):
-            before = records * self._corpus.number(key) // self._corpus.records
+        numbers = map(self._corpus.number, next(read_blocks(task.regions)))
+        shares = [records * number // self._corpus.records for number in numbers]
+        bounds = array("Q")
+        for before in (0, *shares, records):
             bounds.extend((before * _INDEX, before * RECORD))
-        bounds.extend((run.index_bytes, run.data_bytes))
         return msgspec.structs.replace(run, bounds=bounds.tobytes())
 
     def _plan_region(self, task: RegionTask) -> Region:
@@ -347,11 +341,8 @@ class SimulatedWorkers(Engine):
         prefix, _, name = path.rpartition("-")
         if prefix not in self._parts:
             return read_blocks(path)
-        return (
-            self._counts_of(self._parts[prefix])
-            if name == "counts"
-            else self._list_of(self._parts[prefix])
-        )
+        make = self._counts_of if name == "counts" else self._list_of
+        return make(self._parts[prefix])
 
     def _counts_of(self, part: _PartRange) -> Iterator[Any]:
         """Yield the counts of a part."""
@@ -391,25 +382,18 @@ class SimulatedWorkers(Engine):
     def _list_of(self, part: _PartRange) -> Iterator[Any]:
         """Yield a block of census rows; the driver holds one block of each list."""
         self._read(part.records * _CENSUS, _BLOCKS_READ)
-        counts = (_MODELS,) * 4
+        first = part.first
+        more = (*(_MODELS,) * 4, bytes(3_000))
         yield [
-            (
-                b"evaluation",
-                b"%012d%052d" % (part.first, row),
-                b"%012d-%d" % (part.first, row),
-                *counts,
-                bytes(3_000),
-            )
+            (b"evaluation", b"%012d%052d" % (first, row), b"%012d-%d" % (first, row), *more)
             for row in range(20)
         ]
 
     def _partition(self, task: Any) -> str:
         """Simulate partitioning the census of some parts."""
         for prefix in task.prefixes:
-            size = self._parts[prefix].records * _CENSUS
-            for _ in range(2):
-                self._read(size, _BLOCKS_READ)
-            self.result.bytes_written += 2 * size
+            self._read_census(self._parts[prefix].records)
+            self.result.bytes_written += 2 * self._parts[prefix].records * _CENSUS
         for _ in range(2 * task.partitions):
             self._write(0)
         return str(task.target)
@@ -418,35 +402,36 @@ class SimulatedWorkers(Engine):
         """Simulate counting a group of parts, or a partition of a large one."""
         share = self._corpus.total // len(task.prefixes) // LIMITS.census_partitions
         for prefix in task.prefixes:
-            records = self._parts[prefix].records if prefix in self._parts else share
-            for _ in range(2):
-                self._read(records * _CENSUS, _BLOCKS_READ)
+            self._read_census(self._parts[prefix].records if prefix in self._parts else share)
         return Census({b"evaluation": QuestionCounts(questions=1)})
+
+    def _read_census(self, records: int) -> None:
+        """Read both lists of the census of some records."""
+        for _ in range(2):
+            self._read(records * _CENSUS, _BLOCKS_READ)
 
     def _gather(self, slices: list[RunSlice], window_bytes: int, most: int | None = None) -> None:
         """Read slices.
 
         Of runs, only the records of the part are read, which are about `most` bytes together.
         """
-        stretch = max(window_bytes * 2 // 3 // max(len(slices), 1), 1)
+        stretch = _stretch(slices, window_bytes)
         held = sum(piece.data_end - piece.data_start for piece in slices if not piece.is_part)
         for piece in slices:
-            if most is not None and most < held and not piece.is_part:
-                size = (piece.data_end - piece.data_start) * most // held
-                piece = msgspec.structs.replace(piece, data_end=piece.data_start + size)
+            index = piece.index_end - piece.index_start
+            size = piece.data_end - piece.data_start
             if piece.is_part:  # compressed, and read as a whole
-                self._read((piece.data_end - piece.data_start) // _PART_SHARE, _INPUT_READ)
-                self._read(piece.index_end - piece.index_start, _BLOCKS_READ)
-            else:
-                self.result.requests["read"] += reads_of(piece, stretch)
-                self.result.bytes_read += (
-                    piece.index_end - piece.index_start + piece.data_end - piece.data_start
-                )
+                self._read(size // _PART_SHARE, _INPUT_READ)
+                self._read(index, _BLOCKS_READ)
+                continue
+            if most is not None and most < held:
+                size = size * most // held
+            self.result.requests["read"] += reads_of(index, size, stretch)
+            self.result.bytes_read += index + size
 
     def _gather_keys(self, slices: list[RunSlice], window_bytes: int) -> None:
-        stretch = max(window_bytes * 2 // 3 // max(len(slices), 1), 1)
         for piece in slices:
-            self._read(piece.index_end - piece.index_start, stretch)
+            self._read(piece.index_end - piece.index_start, _stretch(slices, window_bytes))
 
     def _read(self, size: int, at_once: int) -> None:
         self.result.requests["read"] += max(-(-size // at_once), 1)

@@ -79,14 +79,9 @@ def better(one: Measured, other: Measured) -> Measured:
     """The shorter times and the larger memory of two runs: sampling can miss a peak."""
     if one.error or other.error:
         return other if one.error else one
-    return Measured(
-        seconds=min(one.seconds, other.seconds),
-        cpu_seconds=min(one.cpu_seconds, other.cpu_seconds),
-        peak_bytes=max(one.peak_bytes, other.peak_bytes),
-        output_bytes=other.output_bytes,
-        read_bytes=min(one.read_bytes, other.read_bytes),
-        written_bytes=min(one.written_bytes, other.written_bytes),
-    )
+    shorter = ("seconds", "cpu_seconds", "read_bytes", "written_bytes")
+    least = {name: min(getattr(one, name), getattr(other, name)) for name in shorter}
+    return msgspec.structs.replace(other, peak_bytes=max(one.peak_bytes, other.peak_bytes), **least)
 
 
 def _run(trial: Trial) -> Measured:

@@ -44,7 +44,10 @@ def lines_of(*values: Value, where: Machine = HERE) -> list[HistoryLine]:
     return [msgspec.structs.replace(line_of([each], 1.0, 0.0), machine=where) for each in values]
 
 
-def run(**fields: float) -> Measured:
+BY_NAME = {figure.name: figure for figure in FIGURES}
+
+
+def run(**fields: Any) -> Measured:
     return Measured(**{"seconds": 1.0, "cpu_seconds": 1.0, "peak_bytes": 1, **fields})
 
 
@@ -95,9 +98,8 @@ def test_throughput_is_compared_relative_to_the_calibration() -> None:
 
 
 def test_seconds_are_relative_to_the_calibration_and_ratios_are_not() -> None:
-    by_name = {figure.name: figure for figure in FIGURES}
-    ten = by_name["ten lines"]
-    floor = by_name["normalize / recompression, mixed"]
+    ten = BY_NAME["ten lines"]
+    floor = BY_NAME["normalize / recompression, mixed"]
     results = {
         ten.trials[0]: run(seconds=0.3),
         floor.trials[0]: run(seconds=3.5),
@@ -111,14 +113,13 @@ def test_seconds_are_relative_to_the_calibration_and_ratios_are_not() -> None:
 
 
 def test_the_error_of_a_failed_peer_replaces_the_figure() -> None:
-    figure = next(figure for figure in FIGURES if figure.name == "normalize vs Polars, mixed")
-    polars = run()
-    polars = msgspec.structs.replace(polars, error="ComputeError")
-    found = trial_values([figure], {figure.trials[0]: run(), figure.trials[1]: polars}, 1.0)[0]
-    assert found.value is None
-    assert found.error == "Polars: ComputeError"
-    assert line_of([found], 1.0, 0.0).figures == {}
-    assert "ComputeError" in comparison_table(compare([found], [], HERE))
+    figure = BY_NAME["normalize vs Polars, mixed"]
+    runs = (run(), run(error="ComputeError"))
+    values = trial_values([figure], dict(zip(figure.trials, runs, strict=True)), 1.0)
+    assert values[0].value is None
+    assert values[0].error == "Polars: ComputeError"
+    assert line_of(values, 1.0, 0.0).figures == {}
+    assert "ComputeError" in comparison_table(compare(values, [], HERE))
 
 
 def test_the_better_of_two_runs_of_a_stage_counts() -> None:
@@ -131,8 +132,7 @@ def test_the_better_of_two_runs_of_a_stage_counts() -> None:
 
 
 def test_names_of_figures_are_unique() -> None:
-    names = [figure.name for figure in FIGURES]
-    assert len(names) == len(set(names))
+    assert len(FIGURES) == len(BY_NAME)
 
 
 def test_every_corpus_of_a_figure_is_defined() -> None:
@@ -272,10 +272,13 @@ def test_shapes_have_valid_records_of_the_newest_version(shape: str) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_text_of_a_shape_depends_on_the_seed_alone(shape: str) -> None:
     """The shards can be made in any order."""
-    first, second = ([list(shard) for _, shard in islice(shards_of(shape, 1), 2)] for _ in "ab")
-    last_first = [shard for _, shard in islice(shards_of(shape, 1), 2)][::-1]
-    assert first == second == [list(shard) for shard in last_first][::-1]
-    assert first != [list(shard) for _, shard in islice(shards_of(shape, 2), 2)]
+
+    def made(seed: int, step: int = 1) -> list[list[bytes]]:
+        shards = [shard for _, shard in islice(shards_of(shape, seed), 2)]
+        return [list(shard) for shard in shards[::step]]
+
+    assert made(1) == made(1) == made(1, -1)[::-1]
+    assert made(1) != made(2)
 
 
 REPORT = """\
@@ -348,26 +351,23 @@ def test_a_large_corpus_is_compared_with_real_x10_just_before_and_after(
 
     Real-x10 takes 10, 20, 10 and 20 s, of which the mean counts.
     """
-    figure = next(
-        one for one in FIGURES if one.name == "MB/s of normalize / real-x10, shuffled-20GB"
-    )
+    figure = BY_NAME["MB/s of normalize / real-x10, shuffled-20GB"]
     sizes = {"real-x10": 300_000_000, "shuffled-20GB": 2_000_000_000}
-    monkeypatch.setattr(trials, "corpus", lambda _: corpora.Corpus("", "", (), 1, 1, 1))
-    monkeypatch.setattr(
-        figures, "corpus", lambda name: corpora.Corpus(name, "", (), 1, sizes[name], 1)
-    )
+    for module in (trials, figures):
+        monkeypatch.setattr(
+            module, "corpus", lambda name: corpora.Corpus(name, "", (), 1, sizes[name], 1)
+        )
+    ran: list[Trial] = []
+    seconds = [10.0, 20.0, 100.0, 10.0, 20.0]
     monkeypatch.setattr(
         trials, "_run", lambda trial: ran.append(trial) or run(seconds=seconds.pop(0))
     )
-    ran: list[Trial] = []
-    seconds = [10.0, 20.0, 100.0, 10.0, 20.0]
     results = run_trials(figure.trials, rounds=2)
-    assert [(trial.corpus, trial.group) for trial in ran] == [
-        (name, "shuffled-20GB")
-        for name in ("real-x10", "real-x10", "shuffled-20GB", "real-x10", "real-x10")
-    ]
-    (found,) = trial_values([figure], results, 1.0)
-    assert found.value == pytest.approx(20 / (300 / 15))
+    around = ["real-x10"] * 2
+    assert [trial.corpus for trial in ran] == [*around, "shuffled-20GB", *around]
+    assert {trial.group for trial in ran} == {"shuffled-20GB"}
+    (value,) = trial_values([figure], results, 1.0)
+    assert value.value == pytest.approx(20 / (300 / 15))
 
 
 @pytest.fixture
@@ -376,7 +376,7 @@ def blocks() -> dict[str, str]:
     results = {
         "fastrec normalize": run(seconds=2.0),
         "DuckDB": run(seconds=5.0),
-        "Polars": msgspec.structs.replace(run(), error="ComputeError"),
+        "Polars": run(error="ComputeError"),
     }
     rows = [Row(Trial(label, "real-x10"), result, 10**8) for label, result in results.items()]
     size = corpora.Corpus("real-x10", "", ("a", "b"), 10, 10**8, 1)
@@ -405,22 +405,17 @@ def test_the_tables_of_peers_show_times_failures_and_what_is_left_out(
     assert "| Polars | fails: ComputeError |" in full
 
 
-def test_duckdb_with_the_memory_limit_of_fastrec(tmp_path: Path) -> None:
+def test_duckdb_with_the_memory_limit_of_fastrec(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One contender has the limit that fastrec has, and its name says so."""
-    label = "DuckDB, 512 MiB per job"
-    write(
-        tmp_path / "a.jsonl", [json.dumps(sample(sample_id=number)).encode() for number in range(3)]
-    )
-    connected: list[Any] = []
     duckdb = pytest.importorskip("duckdb")
-    connect = duckdb.connect
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(
-            duckdb,
-            "connect",
-            lambda **options: connected.append(connect(**options)) or connected[0],
-        )
-        folder = str(tmp_path)
-        CONTENDERS[label].run(Job(inputs=(folder,), output=folder, scratch=folder, jobs=2, level=3))
-    assert connected[0].execute("SELECT current_setting('memory_limit')").fetchone() == ("1.0 GiB",)
+    lines = [json.dumps(sample(sample_id=number)).encode() for number in range(3)]
+    write(tmp_path / "a.jsonl", lines)
+    database = duckdb.connect()
+    monkeypatch.setattr(duckdb, "connect", lambda config: database)
+    folder = str(tmp_path)
+    run_duckdb = CONTENDERS["DuckDB, 512 MiB per job"].run
+    run_duckdb(Job(inputs=(folder,), output=folder, scratch=folder, jobs=2, level=3))
+    assert database.execute("SELECT current_setting('memory_limit')").fetchone() == ("1.0 GiB",)
     assert (tmp_path / "corpus.jsonl.zst").exists()

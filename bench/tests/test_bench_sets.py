@@ -22,6 +22,7 @@ from bench.measure import Measured
 from bench.trials import Trial, run_trials
 from fastrec.commands.import_logs import import_logs
 
+BY_NAME = {figure.name: figure for figure in FIGURES}
 SIZES = {"lm-eval": 30, "lm-eval-shots": 10, "inspect": 4, "helm": 12, "table": 20}
 TARGETS = {
     "ask: a phrase in all answers": 1.5,
@@ -72,7 +73,7 @@ def test_all_trials_of_a_set_run(chosen: str) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_a_throughput_is_compared_relative_to_the_calibration() -> None:
-    figure = next(figure for figure in FIGURES if figure.name == "import, helm")
+    figure = BY_NAME["import, helm"]
     results = {
         Trial("fastrec import", "logs-helm"): Measured(seconds=2.0, cpu_seconds=2.0, peak_bytes=1)
     }
@@ -96,7 +97,7 @@ def content(directory: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("kind", SIZES)
 def test_a_log_is_imported_and_its_figures_are_reproduced(kind: str, tmp_path: Path) -> None:
     samples, size = write(kind, tmp_path / "log")
-    figure = next(figure for figure in FIGURES if figure.name == f"import, {kind}")
+    figure = BY_NAME[f"import, {kind}"]
     words = iter(figure.trials[0].options)
     meaning = {option[2:].replace("-", "_"): next(words) for option in words}
     result = import_logs(tmp_path / "log", tmp_path / "out", **meaning)
