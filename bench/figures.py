@@ -103,10 +103,14 @@ FIGURES = tuple(_figures())
 SETS = (*dict.fromkeys(figure.set for figure in FIGURES), "nights")
 
 
-def figures_of(sets: Iterable[str]) -> list[Figure]:
-    """The figures of some sets whose corpora can be made here."""
+def figures_of(sets: Iterable[str], without: Sequence[str] = ()) -> list[Figure]:
+    """The figures of some sets whose corpora can be made here.
+
+    Those with a text of `without` in their names are left out.
+    """
     wanted = set(sets)
-    return [figure for figure in FIGURES if figure.set in wanted and figure.available]
+    chosen = [figure for figure in FIGURES if figure.set in wanted and figure.available]
+    return [figure for figure in chosen if not any(text in figure.name for text in without)]
 
 
 def trials_of(figures: Iterable[Figure]) -> list[Trial]:

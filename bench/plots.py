@@ -56,12 +56,6 @@ def plot(points: Sequence[Point], target: float | None) -> dict[str, Any]:
     return {"dots": dots, "zero": y(0), "target": None if target is None else y(target)}
 
 
-_SIDE = 24  # of the bars, as in the template
-_SPAN = 852
-_TOP = 84
-_BASE = 276
-
-
 class Group(NamedTuple):
     """Bars side by side, a value for each name of the legend, and lines of text below them."""
 
@@ -74,24 +68,5 @@ def bar_plot(
     title: str, subtitle: str, legend: Sequence[str], groups: Sequence[Group], footer: str = ""
 ) -> str:
     """Draw the groups, whose values are seconds. The scale begins at zero."""
-    scale = (_BASE - _TOP) / (max(value for group in groups for value in group.values) or 1.0)
-    span = _SPAN / len(groups)
-    width = min(42.0, span * 0.8 / len(legend))
-    drawn = []
-    for position, group in enumerate(groups):
-        middle = _SIDE + span * (position + 0.5)
-        first = middle - width * len(group.values) / 2
-        bars = [
-            {
-                "left": round(first + width * number + 1, 1),
-                "middle": round(first + width * (number + 0.5), 1),
-                "top": round(_BASE - value * scale, 1),
-                "width": round(width - 2, 1),
-                "height": round(value * scale, 1),
-                "text": f"{value:.1f} s",
-            }
-            for number, value in enumerate(group.values)
-        ]
-        place = {"label": group.label, "notes": group.notes, "middle": round(middle, 1)}
-        drawn.append({**place, "bars": bars})
-    return render("bar_plot", title, subtitle, legend, drawn, footer)
+    longest = max(value for group in groups for value in group.values)
+    return render("bar_plot", title, subtitle, legend, groups, longest or 1.0, footer)

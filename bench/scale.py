@@ -35,7 +35,7 @@ from unittest.mock import patch
 import msgspec
 from jinja2 import Environment, FileSystemLoader
 
-from bench.scale_corpus import RECORD, SimulatedCorpus
+from bench.scale_corpus import RECORD, SimulatedCorpus, shares
 from bench.scale_workers import Simulated, SimulatedWorkers
 from fastrec.corpus.output import CORPUS
 from fastrec.corpus.publish import LocalOutput
@@ -81,9 +81,6 @@ class _Output(LocalOutput):
     def staged_files(self) -> list[str]:
         return list(self.engine.staged)
 
-    def rename(self, name: str, new_name: str) -> None:
-        raise AssertionError(f"no part is empty, so {name} must not become {new_name}")
-
     def reuse(self, _: str, name: str) -> str:
         self.engine.result.requests["link"] += 1
         return self.staged(name)
@@ -107,9 +104,7 @@ class _Simulation:
         narrow: int = 0,
     ) -> None:
         count = max(records * RECORD // shard_text, 1)
-        lines = [
-            records * (number + 1) // count - records * number // count for number in range(count)
-        ]
+        lines = shares(records, count)
         self._options = options
         self._corpus = SimulatedCorpus(records, per_question)
         self._corpus.narrow = narrow

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from bench.scale_corpus import RECORD, SimulatedCorpus
+from bench.scale_corpus import RECORD, SimulatedCorpus, shares
 from fastrec.corpus.columns import columns_path
 from fastrec.corpus.writer import Written
 from fastrec.engine.base import OTHER_PHASE, PHASES, Engine
@@ -274,19 +274,19 @@ class SimulatedWorkers(Engine):
             if not is_touched:
                 return Region(is_unchanged=True)
         self._gather_keys([*task.slices, *task.base], task.window_bytes)
-        borders = self._borders(task.path, first, last)
-        return Region(borders[0], task.path) if borders else Region()
+        border, files = self._borders(task.path, first, last)
+        return Region(border, task.path) if files else Region()
 
-    def _borders(self, path: str, first: int, last: int) -> tuple[bytes, FileDigest] | None:
-        """Write the borders of a range; return the first one, and the file."""
+    def _borders(self, path: str, first: int, last: int) -> tuple[bytes, list[FileDigest]]:
+        """Write the borders of a range; return the first one, and the file if there are any."""
         borders = list(self._corpus.borders(first, last))
         if not borders:
-            return None
+            return b"", []
         file = write_borders(path, borders)
         self._write(file.size)
         self._read(file.size, _BLOCKS_READ)
         self.result.borders += len(borders)
-        return borders[0][0], file
+        return borders[0][0], [file]
 
     def _make_part(self, task: PartTask) -> Part:
         """Simulate a task of pass 2."""
@@ -295,42 +295,40 @@ class SimulatedWorkers(Engine):
         self._gather(task.slices, task.window_bytes, (last - first) * RECORD)
         self.result.made += 1
         self.result.slices += len(task.slices)
-        part = self._parts[task.statistics_prefix] = _PartRange(
+        prefix = task.statistics_prefix
+        part = self._parts[prefix] = _PartRange(
             first, last, corpus.narrow_in(first, last), self._pieces[-1]
         )
         self.staged.append(task.path)
         text = part.records * RECORD
-        sizes = {"hash": part.records * _CENSUS, "id": part.records * _CENSUS, "counts": _COUNTS}
-        border = b""
+        census = part.records * _CENSUS
+        sizes = {"hash": census, "id": census, "counts": _COUNTS}
         if task.is_kept:  # then these files are compressed
             sizes["index"] = part.records * _INDEX
             sizes = {name: size // _KEPT_SHARE for name, size in sizes.items()}
-        files = [
-            FileDigest(f"{task.statistics_prefix}-{name}", size, self._hash())
-            for name, size in sizes.items()
-        ]
-        if task.is_kept and (
-            borders := self._borders(f"{task.statistics_prefix}-borders", first, last)
-        ):
-            border, file = borders
-            files.append(file)
+        files = [FileDigest(f"{prefix}-{name}", size, self._hash()) for name, size in sizes.items()]
+        border = b""
+        if task.is_kept:
+            border, borders = self._borders(f"{prefix}-borders", first, last)
+            files += borders
         columns = FileDigest(columns_path(task.path), part.records * _COLUMNS, _HASH * 2)
         self.staged.append(columns.path)
-        for size in (text // _PART_SHARE, columns.size, *sizes.values()):
+        packed = text // _PART_SHARE
+        for size in (packed, columns.size, *sizes.values()):
             self._write(size)
         self.result.requests["rename"] += 1 + len(files)
         return Part(
             number=task.number,
             fingerprint=task.fingerprint,
             low=task.low,
-            written=Written(text // _PART_SHARE, _HASH * 2, text, _HASH * 2),
+            written=Written(packed, _HASH * 2, text, _HASH * 2),
             records=part.records,
             first=corpus.key(first),
             last=corpus.key(last - 1),
             left_out={},
             files=tuple(files),
             path=task.path,
-            statistics_prefix=task.statistics_prefix,
+            statistics_prefix=prefix,
             index_bytes=sizes.get("index", 0),
             border=border,
             columns=columns,
@@ -351,8 +349,7 @@ class SimulatedWorkers(Engine):
         tally = Tally()
         records = part.records
         tally.interaction_types["single_turn"] = tally.schema_versions["0.2.0"] = records
-        for model in range(_MODELS):
-            share = records * (model + 1) // _MODELS - records * model // _MODELS
+        for model, share in enumerate(shares(records, _MODELS)):
             latency = Counter({600 + 7 * bucket + model: 3 for bucket in range(40)})
             right = share // 2
             tally.models[b"evaluation", b"model-%03d" % model] = ModelTally(

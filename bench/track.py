@@ -111,35 +111,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if load > _BUSY:
         print(f"warning: this machine is busy (load {load:.1f}), which makes figures worse")
     sets = [name for name in SETS if name != "large"] if options.set == "all" else [options.set]
-    figures = [
-        figure
-        for figure in figures_of(sets)
-        if not any(text in figure.name for text in options.without)
-    ]
+    figures = figures_of(sets, options.without)
     for trial in trials_of(figures):
         corpus(trial.corpus)
     started = time.perf_counter()
     session = _Session(options.set, figures, options.rounds or _ROUNDS.get(options.set, 2))
-    session.measure()
     history = read()
-    comparisons = compare(session.values(), history, machine())
-    if suspects := worse(comparisons):
-        names = [suspect.value.name for suspect in suspects]
-        print(f"measuring again: {', '.join(names)}")
-        session.measure(set(names))
+    suspects: set[str] | None = None
+    for _ in range(2):
+        session.measure(suspects)
         comparisons = compare(session.values(), history, machine())
+        suspects = {comparison.value.name for comparison in worse(comparisons)}
+        if not suspects:
+            break
+        print(f"worse: {', '.join(sorted(suspects))}")
     if session.nights:
         print(f"\n{session.nights.table()}")
         _write_picture(session.nights.picture, OUT if options.dry_run else _ASSETS)
     print(f"\n{comparison_table(comparisons)}\n")
     seconds = time.perf_counter() - started
     print(f"{machine()}; calibration {session.calibration:.4f} s; took {seconds:.0f} s")
-    for comparison in worse(comparisons):
-        print(f"WORSE: {comparison.value.name}")
+    for name in sorted(suspects or ()):
+        print(f"WORSE: {name}")
     if not options.dry_run:
         append(line_of(session.values(), session.calibration, load))
     wrong = session.nights and any(value.error for value in session.nights.values.values())
-    return 1 if wrong or worse(comparisons) else 0
+    return 1 if wrong or suspects else 0
 
 
 def _write_picture(picture: str, folder: Path) -> None:
