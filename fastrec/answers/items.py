@@ -4,6 +4,8 @@ The scores of all models on all questions are an array; `statistics.items` has w
 """
 
 from collections import Counter
+from collections.abc import Sequence
+from itertools import compress
 
 import msgspec
 import numpy as np
@@ -135,7 +137,8 @@ def analyse_items(
     enough = answering >= FEWEST_MODELS
     complete = scores[np.ix_(*_complete(scores))]
     internal = reliability(complete) if len(complete) >= FEWEST_MODELS else None
-    questions = _questions(table, scores, seed, enough=enough)
+    names = list(compress(table.models, table.are_models(models)))
+    questions = _questions(table, names, scores, seed, enough=enough)
     return EvaluationItems(
         *table.name,
         models=answering,
@@ -170,7 +173,10 @@ def _scores(table: ScopeRecords, models: tuple[str, ...], *, graded: bool) -> Ar
     return np.asarray(scores[table.are_models(models)])
 
 
-def _questions(table: ScopeRecords, scores: Array, seed: int, *, enough: bool) -> list[Item]:
+def _questions(
+    table: ScopeRecords, models: Sequence[str], scores: Array, seed: int, *, enough: bool
+) -> list[Item]:
+    """Analyse each question, given the scores of some models."""
     answered = (~np.isnan(scores)).sum(axis=0)
     with np.errstate(invalid="ignore"):
         difficulties = 1 - np.nansum(scores, axis=0) / answered
@@ -196,7 +202,9 @@ def _questions(table: ScopeRecords, scores: Array, seed: int, *, enough: bool) -
         )
         _add_flags(item, scores[:, number])
         if SUSPECTED_KEY in item.flags:
-            _add_agreement(item, table, number, rest_means(scores)[:, number])
+            rest = rest_means(scores)[:, number]
+            is_strong = rest >= np.nanmedian(rest)
+            _add_agreement(item, table, number, set(compress(models, is_strong)))
         questions.append(item)
     questions.sort(key=_order)
     return questions
@@ -245,9 +253,8 @@ def _near_duplicates(table: ScopeRecords) -> dict[int, list[int]]:
     return near_duplicates([question.input.raw for question in asked])
 
 
-def _add_agreement(item: Item, table: ScopeRecords, question: int, rest: Array) -> None:
+def _add_agreement(item: Item, table: ScopeRecords, question: int, strong: set[str]) -> None:
     """Add what the stronger half of the models answered to a question whose key is suspected."""
-    strong = {table.models[place] for place in np.flatnonzero(rest >= np.nanmedian(rest)).tolist()}
     numbers = table.number[table.question == question]
     values: Counter[str] = Counter()
     for line in table.selection.lines(numbers):

@@ -492,7 +492,10 @@ class PartColumns:
         """The same as a numpy array, which cannot be written."""
         import numpy as np  # noqa: PLC0415 - workers do not need it
 
-        return np.frombuffer(self.content(name), dtype=f"<{self.frames[name][0].type}")
+        numbers = np.frombuffer(self.content(name), dtype=f"<{self.frames[name][0].type}")
+        if len(numbers) != self.records:
+            raise self._damaged(f"its column {name} has {len(numbers):,} values")
+        return numbers
 
     def doubles(self, name: str) -> np.ndarray[Any, Any]:
         """The numbers of a column of doubles; infinite beyond the largest one."""

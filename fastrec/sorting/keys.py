@@ -307,7 +307,8 @@ def column_splitter(order: Sequence[str] = FIELDS) -> Callable[[Sequence[bytes]]
         sample_ids = fields[4::width]
         # All but integers and escaped NULs: up to the first key with one of those, every field is
         # where it should be.
-        if b"\0\xff" in joined or len(fields) != width * len(keys) + 1 or min(sample_ids) < b"\3":
+        least = min(sample_ids, default=b"")
+        if b"\0\xff" in joined or len(fields) != width * len(keys) + 1 or least < b"\3":
             return KeyColumns.of(map(split, keys))
         scopes, hashes, models, evaluation_ids = (fields[at:-1:width] for at in range(4))
         if width > len(FIELDS):

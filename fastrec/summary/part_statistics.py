@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from heapq import nsmallest
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -86,14 +86,8 @@ class PartCounts(Sums):
     lines: LinesByPiece = msgspec.field(default_factory=LinesByPiece)
 
 
-def _first_examples(mine: list[Identity], theirs: list[Identity]) -> list[Identity]:
-    return nsmallest(IDENTITY_EXAMPLES, mine + theirs)
-
-
 class IdentityCounts(Sums):
     """Identities with several records that are repeats, or with contradictions."""
-
-    MERGES: ClassVar = {"examples": _first_examples}
 
     identities: int = 0
     records: int = 0
@@ -106,6 +100,9 @@ class IdentityCounts(Sums):
             self.records += identity.records
             if len(self.examples) < IDENTITY_EXAMPLES:
                 self.examples.append(identity)
+
+    def _shorten(self) -> None:
+        self.examples = nsmallest(IDENTITY_EXAMPLES, self.examples)
 
 
 class Census(Sums):

@@ -29,7 +29,11 @@ class Sums(msgspec.Struct):
         for name in self.__struct_fields__:
             merge = self.MERGES.get(name, add_up)
             setattr(self, name, merge(getattr(self, name), getattr(other, name)))
+        self._shorten()
         return self
+
+    def _shorten(self) -> None:
+        """Drop examples beyond those that are kept, after each addition; most sums have none."""
 
 
 def add_up(mine: Any, theirs: Any) -> Any:

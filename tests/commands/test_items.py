@@ -175,6 +175,18 @@ def test_a_file_of_questions_must_be_readable(corpus: Path, tmp_path: Path) -> N
         fastrec.stats(corpus, questions=other, hash="x*")
 
 
+def test_some_models_agree_as_in_a_corpus_of_their_own(corpus: Path, tmp_path: Path) -> None:
+    """What strong models say is counted among the chosen models, whatever their position."""
+    chosen = [f"org/m{model:02d}" for model in range(4, MODELS)]
+    own = make_corpus(tmp_path, (record for record in _records() if record["model_id"] in chosen))
+    (found,) = items(corpus, model=chosen).evaluations
+    (expected,) = items(own).evaluations
+    assert found.questions[0].agreed_value == "truth"
+    assert [(item.agreed_value, item.agreed_by) for item in found.questions] == [
+        (item.agreed_value, item.agreed_by) for item in expected.questions
+    ]
+
+
 @pytest.mark.parametrize("flag", ["suspected_key", "all_right", "all_wrong"])
 def test_questions_are_filtered_by_flag(corpus: Path, exam: EvaluationItems, flag: str) -> None:
     (table,) = fastrec.questions(corpus, flag=flag).evaluations

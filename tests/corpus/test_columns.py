@@ -219,3 +219,17 @@ def test_damage_is_an_error_that_names_the_file(tmp_path: Path) -> None:
         path.write_bytes(data[:size])
         with pytest.raises(CorpusError):
             contents()
+
+
+def test_an_array_of_another_length_is_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would shift all values after it in a corpus."""
+    path = corpus_of(tmp_path, several(3)) / "part-00000.columns"
+    manifest = json.loads((path.parent / "manifest.json").read_bytes())
+    columns = PartColumns(str(path), manifest["parts"][0]["text_xxh3_128"])
+    assert len(columns.numbers("score")) == columns.records
+    whole = columns.content
+    monkeypatch.setattr(columns, "content", lambda name: whole(name)[:-8])
+    with pytest.raises(CorpusError, match=r"part-00000\.columns: is damaged: its column score has"):
+        columns.numbers("score")

@@ -223,7 +223,9 @@ class Answer(msgspec.Struct, frozen=True):
             result[schema.turns_field] = result.pop(DEFAULT_SCHEMA.turns_field)
         if schema.closed:
             _close(result, schema)
-        written: Record = arranged(result, schema.shape, nulls="nulls" in self.author.habits)
+        written: Record = arranged(
+            result, schema.shape, nulls=True if "nulls" in self.author.habits else None
+        )
         if record.get("sample_hash", _WRONG_HASH) != _WRONG_HASH:
             recipe = [*RECIPES.values()][self.author.number % len(RECIPES)]
             text = recipe(written["input"]["raw"], written["input"]["reference"])
@@ -275,8 +277,9 @@ class Answer(msgspec.Struct, frozen=True):
         record = self.written()
         if self.is_later:
             shape = self.schema.shape
-            without = _without_nulls(record, shape)
-            return without if without != record else arranged(record, shape, nulls=True)
+            without: Record = arranged(record, shape, nulls=False)
+            with_nulls: Record = arranged(record, shape, nulls=True)
+            return with_nulls if without == record else without
         copy = {
             key: value for key, value in record.items() if value is not None or key not in _NULLABLE
         }
@@ -366,27 +369,11 @@ def _texts(values: Record) -> dict[str, str]:
     }
 
 
-def _without_nulls(value: dict[str, Any], shape: Shape) -> dict[str, Any]:
-    """Leave out nulls that mean the same as absence."""
-    kept: dict[str, Any] = {}
-    for key, child in value.items():
-        field = shape.fields.get(key)
-        if child is None and field and field.drops_null:
-            continue
-        kept[key] = child
-        if field and field.shape:
-            if isinstance(child, list):
-                kept[key] = [_without_nulls(item, field.shape) for item in child]
-            elif child is not None:
-                kept[key] = _without_nulls(child, field.shape)
-    return kept
-
-
-def arranged(value: Any, shape: Shape, *, nulls: bool) -> Any:
+def arranged(value: Any, shape: Shape, *, nulls: bool | None = None) -> Any:
     """Put known keys into the order of the schema, unknown ones after them.
 
-    A text becomes a list where the schema has one. Nulls stay where absence means the same; `nulls`
-    writes them for all that is absent.
+    A text becomes a list where the schema has one. `nulls` says whether a null is written where it
+    means the same as absence; by default it stays.
     """
     if isinstance(value, list):
         return [arranged(item, shape, nulls=nulls) for item in value]
@@ -394,7 +381,7 @@ def arranged(value: Any, shape: Shape, *, nulls: bool) -> Any:
     for key, field in shape.fields.items():
         child = value.get(key)
         if child is None:
-            if field.drops_null and (nulls or key in value):
+            if field.drops_null and (key in value if nulls is None else nulls):
                 result[key] = None
         elif field.shape:
             result[key] = arranged(child, field.shape, nulls=nulls)

@@ -1,7 +1,7 @@
 """Results over several corpora: a line for each of a few models of each evaluation."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fastrec.filters import AnyPath, Filters
@@ -77,19 +77,11 @@ def _plot(corpora: Sequence[str], evaluation: EvaluationTrend) -> dict[str, Any]
             {
                 "model": model.model_id,
                 "last": _last(model),
-                "steps": _steps(points),
-                "points": points.values(),
+                "points": points,
                 "changed": [points[columns[change.after]] for change in changes],
             }
         )
     return {"evaluation": evaluation, "lines": lines, "scale": (high, low) if values else ()}
-
-
-def _steps(points: Mapping[int, tuple[int, int]]) -> str:
-    """The line of a model through points by column, with a gap where a corpus has no value."""
-    return "".join(
-        f"{'L' if column - 1 in points else 'M'}{x} {y}" for column, (x, y) in points.items()
-    )
 
 
 def _changes(found: Sequence[tuple[EvaluationTrend, ModelTrend, Change]]) -> list[Row]:
