@@ -27,7 +27,7 @@ import msgspec
 import zstandard
 
 from bench.logs import ANSWERS, files_in
-from bench.measure import Job
+from bench.measure import LEVEL, Job
 from fastrec.corpus.trust import remember
 from fastrec.engine import make_engine
 from fastrec.normalize.options import MEMORY_PER_JOB
@@ -75,13 +75,12 @@ class _Copy(NamedTuple):
 
     source: str
     target: str
-    level: int
     pieces: Sequence[tuple[int, int]] = ()  # Places and sizes.
 
 
 def _recompress_shards(job: Job) -> None:
     tasks = (
-        [_Copy(shard, f"{job.output}/{Path(shard).name}", job.level) for shard in batch]
+        [_Copy(shard, f"{job.output}/{Path(shard).name}") for shard in batch]
         for batch in _batches(job)
     )
     _for_each(job, _recompress, tasks)
@@ -100,12 +99,12 @@ def _copies_of_log(job: Job) -> Iterator[_Copy]:
             pieces = [(member.header_offset, member.compress_size) for member in members]
         for at, group in groupby(pieces, key=lambda piece: piece[0] // _PIECE):
             target = f"{job.output}/{number:03d}-{at:06d}.zst"
-            yield _Copy(str(path), target, job.level, list(group))
+            yield _Copy(str(path), target, list(group))
 
 
 def _recompress(copies: list[_Copy]) -> None:
     for copy in copies:
-        writer = zstandard.ZstdCompressor(level=copy.level, write_checksum=True)
+        writer = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
         with (
             Path(copy.source).open("rb") as source,
             Path(copy.target).open("wb") as target,
@@ -197,7 +196,7 @@ def _polars(job: Job) -> None:
     frame = pl.scan_ndjson(job.shards(), infer_schema_length=None)
     hashed = frame.with_columns(digest.alias("sample_hash"))
     sink: Any = hashed.unique().sort(_KEYS.split(", ")).sink_ndjson
-    sink(f"{job.output}/corpus.jsonl.zst", compression="zstd", compression_level=job.level)
+    sink(f"{job.output}/corpus.jsonl.zst", compression="zstd", compression_level=LEVEL)
 
 
 def _gnu_sort(job: Job) -> None:
@@ -206,7 +205,7 @@ def _gnu_sort(job: Job) -> None:
     sort = f"LC_ALL=C sort -u --parallel {job.jobs} -S 1G -T {shlex.quote(job.scratch)}"
     target = shlex.quote(f"{job.output}/corpus.jsonl.zst")
     pipeline = (
-        f"set -euo pipefail; zstd -dcq {shards} | {sort} | zstd -q -{job.level} "
+        f"set -euo pipefail; zstd -dcq {shards} | {sort} | zstd -q -{LEVEL} "
         f"-T{job.jobs} -o {target}"
     )
     subprocess.run(["bash"], input=pipeline.encode(), check=True)
@@ -320,7 +319,7 @@ VALIDATORS = tuple(
 # fastrec itself: commands as users type them, a leaderboard, and pages of `fastrec view`.
 
 _OUTPUTS = {
-    "normalize": "--output {}/corpus --level {} --max-rejects 100% -q",
+    "normalize": f"--output {{}}/corpus --level {LEVEL} --max-rejects 100% -q",
     "import": "--output {}/records --strict",
     "export": "--output {}/tables -q",
 }
@@ -341,7 +340,7 @@ def _fastrec(label: str, job: Job) -> list[str]:
     options = [*job.options]
     if command != "sql":
         options += ["--jobs", str(job.jobs)]
-    options += _OUTPUTS.get(command, "").format(job.output, job.level).split()
+    options += _OUTPUTS.get(command, "").format(job.output).split()
     inputs = list(job.inputs)
     if label == "fastrec normalize CORPUS":  # trusted as if this build had just published them
         for manifest in Path(inputs[0]).rglob("manifest.json"):

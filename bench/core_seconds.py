@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from bench.contenders import FLOOR, NORMALIZE, command_of
-from bench.corpora import LEVEL, OUT, available, corpus
+from bench.corpora import OUT, available, corpus
 from bench.measure import Job, measure
 from bench.tables import aligned
 
@@ -96,7 +96,7 @@ def _record(contender: str, name: str, folder: Path) -> tuple[dict[str, float], 
     data = folder / "perf.data"
     output.mkdir()
     inputs = (str(corpus(name).directory),)
-    job = Job(inputs=inputs, output=str(output), scratch=str(folder), jobs=1, level=LEVEL)
+    job = Job(inputs=inputs, output=str(output), scratch=str(folder), jobs=1)
     perf = ["perf", "record", "--quiet", f"--freq={_FREQUENCY}", f"--output={data}", "--"]
     measured = measure([*perf, *command_of(contender, job)])
     if measured.error:

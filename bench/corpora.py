@@ -20,6 +20,7 @@ import msgspec
 import zstandard
 
 from bench import logs, shapes
+from bench.measure import LEVEL
 from bench.real import next_night, real_files, scaled_real, shard_lines, shuffled_shard, stem_of
 from fastrec.commands.generate import Recipe, lines
 from fastrec.corpus.manifest import read_manifest
@@ -33,7 +34,6 @@ Shards = Iterator[tuple[str, Iterable[bytes]]]  # Names of shards and their line
 Written = list[tuple[str, int, int]]
 
 OUT = Path(__file__).parents[1] / "out" / "bench"
-LEVEL = 3
 _VERSION = 2  # increase it to make all corpora again
 _SMALL_TEXT = 80  # characters to keep of each text in a small record
 _MODEL = re.compile(rb'("model_id"\s*:\s*")')  # inside a string the quotes are escaped

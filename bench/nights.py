@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from bench.contenders import NORMALIZE, command_of
-from bench.corpora import LEVEL, OUT, corpus
+from bench.corpora import OUT, corpus
 from bench.figures import Value, measured_on
 from bench.logs import files_in
 from bench.measure import Job, Measured, measure
@@ -105,7 +105,6 @@ class Desk:
             output=str(output),
             scratch=str(output),
             jobs=JOBS,
-            level=LEVEL,
             options=("--overwrite", *options),
         )
         return self._execute(job)
@@ -189,40 +188,26 @@ def _seconds(measured: Measured) -> str:
     return measured.error or f"{measured.seconds:.2f} s"
 
 
-class Nights:
-    """The measurements of nights so far. Measuring again keeps the better result of each figure."""
+def measure_nights(rounds: int) -> tuple[list[Value], str]:
+    """Measure all nights and the week; returns the figures, and the picture of the week."""
+    source = corpus(CORPUS)
+    size = source.text_bytes
+    with TemporaryDirectory(prefix="nights-", dir=OUT) as name:
+        folder = Path(name)
+        print(f"nights: {size / 1e6:,.0f} MB of text in {len(source.shards):,} shards")
+        stock = Stock(source.paths(), folder / "stock", size)
+        nights = run_nights(stock, folder, rounds=rounds)
+        print("a week of nights")
+        week = run_week(stock, folder, rounds=rounds)
+    values = night_values({**nights, **week}, size)
+    print(f"\n{night_table(nights, values)}\n")
+    return values, week_plot(week, size)
 
-    def __init__(self, rounds: int) -> None:
-        self._rounds = rounds
-        self._tables: list[str] = []
-        self.values: dict[str, Value] = {}
-        self.picture = ""
 
-    def measure(self) -> None:
-        """Measure all nights and the week."""
-        source = corpus(CORPUS)
-        size = source.text_bytes
-        OUT.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix="nights-", dir=OUT) as name:
-            folder = Path(name)
-            print(f"nights: {size / 1e6:,.0f} MB of text in {len(source.shards):,} shards")
-            stock = Stock(source.paths(), folder / "stock", size)
-            nights = run_nights(stock, folder, rounds=self._rounds)
-            print("a week of nights")
-            week = run_week(stock, folder, rounds=self._rounds)
-        values = night_values({**nights, **week}, size)
-        self._tables.append(night_table(nights, values))
-        self.picture = week_plot(week, size) or self.picture
-        for value in values:
-            # A failure counts, since every night must be right.
-            known = self.values.get(value.name, value)
-            if known.value is not None and (value.value is None or value.value < known.value):
-                known = value
-            self.values[value.name] = known
-
-    def table(self) -> str:
-        """The nights of each measurement."""
-        return "\n\n".join(self._tables)
+def better_night(known: Value, value: Value) -> Value:
+    """The better of two results; a failure counts, since every night must be right."""
+    is_better = value.value is None or known.value is None or value.value < known.value
+    return value if known.value is not None and is_better else known
 
 
 def night_values(nights: Runs, text_bytes: int) -> list[Value]:

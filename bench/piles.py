@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import zstandard
 
-from bench.corpora import LEVEL
+from bench.measure import LEVEL
 from bench.real import shard_lines
 
 Pile = Mapping[str, Path]  # The file behind each name in the pile.

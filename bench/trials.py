@@ -13,7 +13,7 @@ from tempfile import mkdtemp
 import msgspec
 
 from bench.contenders import command_of
-from bench.corpora import LEVEL, OUT, corpus
+from bench.corpora import OUT, corpus
 from bench.measure import Job, Measured, measure
 
 JOBS = 2
@@ -97,7 +97,6 @@ def _run(trial: Trial) -> Measured:
         output=str(output),
         scratch=str(scratch),
         jobs=trial.jobs,
-        level=LEVEL,
         options=trial.options,
     )
     try:

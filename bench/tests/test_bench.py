@@ -416,6 +416,6 @@ def test_duckdb_with_the_memory_limit_of_fastrec(
     monkeypatch.setattr(duckdb, "connect", lambda config: database)
     folder = str(tmp_path)
     run_duckdb = CONTENDERS["DuckDB, 512 MiB per job"].run
-    run_duckdb(Job(inputs=(folder,), output=folder, scratch=folder, jobs=2, level=3))
+    run_duckdb(Job(inputs=(folder,), output=folder, scratch=folder, jobs=2))
     assert database.execute("SELECT current_setting('memory_limit')").fetchone() == ("1.0 GiB",)
     assert (tmp_path / "corpus.jsonl.zst").exists()
