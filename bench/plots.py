@@ -1,7 +1,4 @@
-"""Where the marks of plots are; `report.html` draws them.
-
-A line over the runs with its target, and bars in groups as a picture of its own.
-"""
+"""Fill the templates of `report.html`: the page, and bars in groups as a picture of its own."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -9,17 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader
-
-_WIDTH = 340
-_HEIGHT = 120
-_MARGIN = 10
-
-
-class Point(NamedTuple):
-    """A value and its tooltip."""
-
-    value: float
-    label: str
 
 
 @cache
@@ -36,24 +22,6 @@ def _templates() -> Any:
 def render(macro: str, *values: Any) -> str:
     """Fill a macro of `report.html`."""
     return str(getattr(_templates(), macro)(*values))
-
-
-def plot(points: Sequence[Point], target: float | None) -> dict[str, Any]:
-    """Place values in order. The scale includes zero, all values and the target."""
-    values = [point.value for point in points]
-    top = max(*values, target or 0.0) * 1.08 or 1.0
-    low = min(*values, 0.0)
-    step = (_WIDTH - 2 * _MARGIN) / len(points)
-
-    def y(value: float) -> float:
-        height = (value - low) / (top - low) * (_HEIGHT - 2 * _MARGIN)
-        return round(_HEIGHT - _MARGIN - height, 1)
-
-    dots = [
-        (round(_MARGIN + step * (number + 0.5), 1), y(point.value), point.label)
-        for number, point in enumerate(points)
-    ]
-    return {"dots": dots, "zero": y(0), "target": None if target is None else y(target)}
 
 
 class Group(NamedTuple):

@@ -1,6 +1,7 @@
 """The logic of the benchmarks: comparing, storing and formatting. No test measures time."""
 
 import json
+import re
 import sys
 from itertools import islice
 from pathlib import Path
@@ -18,7 +19,7 @@ from bench.figures import FIGURES, Stage, Value, better_stage, stage_values, tri
 from bench.history import HistoryLine, Machine, append, compare, line_of, machine, read, worse
 from bench.measure import Job, Measured, measure
 from bench.peer_tables import Row, Sheet, blocks_of, put_block
-from bench.plots import Point, plot
+from bench.plots import render
 from bench.real import shard_lines
 from bench.report import page
 from bench.shapes import SHAPES, shards_of
@@ -215,9 +216,10 @@ def test_the_report_is_self_contained() -> None:
 
 @pytest.mark.parametrize("values", [[0.0], [1.0], [-0.1, 0.2], [3.0, 2.0, 1.0]])
 def test_all_values_can_be_plotted(values: list[float]) -> None:
-    drawn = plot([Point(each, "run") for each in values], None)
-    assert len(drawn["dots"]) == len(values)
-    assert all(0 <= y <= 120 for _, y, _ in drawn["dots"])
+    drawn = render("plot", [(each, "run") for each in values], None)
+    heights = re.findall(r'cy="([^"]*)"', drawn)
+    assert len(heights) == len(values)
+    assert all(0 <= float(height) <= 120 for height in heights)
 
 
 @pytest.mark.parametrize(
