@@ -42,15 +42,6 @@ _PIECE = 8 << 20  # of a file of a log, for one task
 _HEADER = struct.Struct("<26x2H")
 
 
-class Contender(NamedTuple):
-    """A tool that does a job, or a part of it."""
-
-    label: str
-    # Does the job in this process and its children; None for commands of fastrec.
-    run: Callable[[Job], object] | None = None
-    leaves_out: str = ""  # The parts of the job that it does not do.
-
-
 # The minimum for any tool that rewrites shards, or searches them.
 
 
@@ -211,39 +202,6 @@ def _gnu_sort(job: Job) -> None:
     subprocess.run(["bash"], input=pipeline.encode(), check=True)
 
 
-_INFERRED = (
-    "validation, rejected lines, normal form (absent and null become the same, "
-    "numbers change), conflicts, summary"
-)
-_TUNED = (
-    "validation, rejected lines, records with equal identity that differ, unknown keys, "
-    "normal form, conflicts, summary"
-)
-_PLAIN_DUCKDB = partial(_duckdb, query=_plain_query)
-_TUNED_DUCKDB = partial(_duckdb, query=_tuned_query)
-NORMALIZERS = (
-    Contender(FLOOR, _recompress_shards, "everything: it only decompresses and compresses again"),
-    Contender("DuckDB", _PLAIN_DUCKDB, _INFERRED),
-    Contender(
-        f"DuckDB, {MEMORY_PER_JOB >> 20} MiB per job",
-        partial(_PLAIN_DUCKDB, memory_per_job=MEMORY_PER_JOB),
-        _INFERRED,
-    ),
-    Contender("DuckDB, tuned by hand", _TUNED_DUCKDB, _TUNED),
-    Contender(
-        "Polars",
-        _polars,
-        "validation, rejected lines, normal form (every record gets every key), unknown keys of "
-        "mixed types, summary",
-    ),
-    Contender(
-        "zstd | sort -u | zstd",
-        _gnu_sort,
-        "everything except dropping identical lines and sorting by bytes: it parses nothing",
-    ),
-)
-
-
 # Other libraries that validate records: the JSON parser of the standard library, made strict, and a
 # validator. All of them run in the same pool as fastrec and count invalid lines.
 
@@ -302,18 +260,6 @@ def _jsonschema(module: str) -> IsValid:
     schema = json.loads(DEFAULT_SCHEMA.source)
     is_valid: IsValid = import_module(module).Draft7Validator(schema).is_valid
     return is_valid
-
-
-_MISSING = "lone surrogates, `1e999`, depth, locations of errors, hashes, warnings"
-_STRICT: dict[str, tuple[Callable[[], IsValid], str]] = {
-    "pydantic": (_pydantic, f"{_MISSING}; refuses `1.0` as an integer"),
-    "jsonschema-rs": (partial(_jsonschema, "jsonschema_rs"), _MISSING),
-    "jsonschema": (partial(_jsonschema, "jsonschema"), _MISSING),
-}
-VALIDATORS = tuple(
-    Contender(f"{name} + strict json", partial(_validate, make), missing)
-    for name, (make, missing) in _STRICT.items()
-)
 
 
 # fastrec itself: commands as users type them, a leaderboard, and pages of `fastrec view`.
@@ -407,26 +353,31 @@ def _parameters(scope: Any, **more: str) -> str:
     return urlencode({"evaluation": scope.evaluation_name, **metric, **more})
 
 
-_ALL = (
-    *(Contender(f"fastrec {command}") for command in _COMMANDS),
-    Contender("fastrec leaderboard", _rank),
-    Contender("fastrec view", _view, "a browser"),
-    Contender("bare decompression", _decompress_all, "everything: it only decompresses"),
-    Contender(
-        "bare recompression of logs", _recompress_log, "everything: it only compresses the text"
+# What does the job in this process and its children, by label; None for commands of fastrec.
+CONTENDERS: dict[str, Callable[[Job], object] | None] = {
+    **{f"fastrec {command}": None for command in _COMMANDS},
+    "fastrec leaderboard": _rank,
+    "fastrec view": _view,
+    "bare decompression": _decompress_all,
+    "bare recompression of logs": _recompress_log,
+    FLOOR: _recompress_shards,
+    "DuckDB": partial(_duckdb, query=_plain_query),
+    f"DuckDB, {MEMORY_PER_JOB >> 20} MiB per job": partial(
+        _duckdb, query=_plain_query, memory_per_job=MEMORY_PER_JOB
     ),
-    Contender(
-        "DuckDB, tuned by hand, 8GB", partial(_TUNED_DUCKDB, memory_per_job=4 * 10**9), _TUNED
-    ),
-    *NORMALIZERS,
-    *VALIDATORS,
-)
-CONTENDERS = {contender.label: contender for contender in _ALL}
+    "DuckDB, tuned by hand": partial(_duckdb, query=_tuned_query),
+    "DuckDB, tuned by hand, 8GB": partial(_duckdb, query=_tuned_query, memory_per_job=4 * 10**9),
+    "Polars": _polars,
+    "zstd | sort -u | zstd": _gnu_sort,
+    "pydantic + strict json": partial(_validate, _pydantic),
+    "jsonschema-rs + strict json": partial(_validate, partial(_jsonschema, "jsonschema_rs")),
+    "jsonschema + strict json": partial(_validate, partial(_jsonschema, "jsonschema")),
+}
 
 
 def command_of(label: str, job: Job) -> list[str]:
     """The command that runs a contender in a fresh process."""
-    if CONTENDERS[label].run is None:
+    if CONTENDERS[label] is None:
         return _fastrec(label, job)
     described = msgspec.json.encode(job).decode()
     return [sys.executable, "-m", "bench.contenders", label, described]
@@ -434,7 +385,7 @@ def command_of(label: str, job: Job) -> list[str]:
 
 def main(label: str, described: str) -> None:
     """Let a contender do a job."""
-    run = CONTENDERS[label].run
+    run = CONTENDERS[label]
     assert run, "a command of fastrec is a process of its own"
     run(msgspec.json.decode(described, type=Job))
 

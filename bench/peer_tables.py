@@ -18,7 +18,6 @@ from typing import Any
 import msgspec
 from jinja2 import Environment, FileSystemLoader
 
-from bench.contenders import CONTENDERS, FLOOR, NORMALIZE, NORMALIZERS, VALIDATE, VALIDATORS
 from bench.corpora import OUT, Corpus, available, corpus
 from bench.figures import FIGURES, trial_values, trials_of
 from bench.history import commit, machine
@@ -29,15 +28,7 @@ from bench.trials import JOBS, Trial, run_trials
 _ROOT = Path(__file__).parents[1]
 _START = "<!-- peers -->"
 _END = "<!-- /peers -->"
-_EVERY = {
-    "jsonschema + strict json": 10
-}  # slow contenders get every tenth shard; throughputs are compared
-_CORPORA = tomllib.loads(Path(__file__).with_name("peers.toml").read_text(encoding="utf-8"))
-_CONTENDERS = {
-    "normalize": [NORMALIZE, *(peer.label for peer in NORMALIZERS)],
-    "validate": [VALIDATE, *(peer.label for peer in VALIDATORS)],
-    "floor": [NORMALIZE, FLOOR],
-}
+_TABLE = tomllib.loads(Path(__file__).with_name("peers.toml").read_text(encoding="utf-8"))
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -62,11 +53,11 @@ class Sheet(msgspec.Struct, frozen=True):
 
 def _trials() -> list[Trial]:
     return [
-        Trial(label, name, every=_EVERY.get(label, 1))
-        for name, about in _CORPORA.items()
+        Trial(label, name, every=_TABLE["every"].get(label, 1))
+        for name, about in _TABLE["corpora"].items()
         if available(name)
         for command in about["contenders"]
-        for label in _CONTENDERS[command]
+        for label in _TABLE["contenders"][command]
     ]
 
 
@@ -106,16 +97,17 @@ def blocks_of(sheet: Sheet) -> dict[str, str]:
     tables: list[dict[str, Any]] = []
     for name, title in product(sheet.corpora, ("normalize", "validate")):
         rows = [row for row in sheet.rows if row.trial.corpus == name]
-        rows = [row for row in rows if row.trial.contender in _CONTENDERS[title]]
+        leaves_out = _TABLE["contenders"][title]
+        rows = [row for row in rows if row.trial.contender in leaves_out]
         if rows:
             table = {"title": title, "rows": rows, "corpus": sheet.corpora[name]}
-            table["description"] = _CORPORA[name]["description"]
+            table["description"] = _TABLE["corpora"][name]["description"]
+            table["leaves_out"] = leaves_out
             table["explain"] = all(other["title"] != title for other in tables)
             tables.append(table)
     folder = FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=folder, trim_blocks=True, lstrip_blocks=True)
-    leaves_out = {label: contender.leaves_out for label, contender in CONTENDERS.items()}
-    template: Any = environment.get_template("peers.md", globals={"leaves_out": leaves_out}).module
+    template: Any = environment.get_template("peers.md").module
     return {
         "README.md": template.short(sheet, tables, JOBS),
         "docs/benchmarks.md": template.full(sheet, tables, JOBS).rstrip(),

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("psutil", reason="needs the dependencies of the benchmarks")
 
-from bench import core_seconds, corpora, figures, trials
+from bench import core_seconds, corpora, figures, peer_tables, trials
 from bench.contenders import CONTENDERS, strict_loads
 from bench.core_seconds import by_category, parse_report, profile_table
 from bench.figures import FIGURES, Stage, Value, better_stage, stage_values, trial_values
@@ -134,6 +134,11 @@ def test_the_better_of_two_runs_of_a_stage_counts() -> None:
 
 def test_names_of_figures_are_unique() -> None:
     assert len(FIGURES) == len(BY_NAME)
+
+
+def test_every_contender_of_a_table_is_defined() -> None:
+    contenders = peer_tables._TABLE["contenders"].values()
+    assert {label for labels in contenders for label in labels} <= set(CONTENDERS)
 
 
 def test_every_corpus_of_a_figure_is_defined() -> None:
@@ -417,7 +422,7 @@ def test_duckdb_with_the_memory_limit_of_fastrec(
     database = duckdb.connect()
     monkeypatch.setattr(duckdb, "connect", lambda config: database)
     folder = str(tmp_path)
-    run_duckdb = CONTENDERS["DuckDB, 512 MiB per job"].run
+    run_duckdb = CONTENDERS["DuckDB, 512 MiB per job"]
     run_duckdb(Job(inputs=(folder,), output=folder, scratch=folder, jobs=2))
     assert database.execute("SELECT current_setting('memory_limit')").fetchone() == ("1.0 GiB",)
     assert (tmp_path / "corpus.jsonl.zst").exists()
