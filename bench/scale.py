@@ -101,33 +101,25 @@ class _Simulation:
         *,
         shard_text: int = _SHARD_TEXT,
         per_question: int = _PER_QUESTION,
-        narrow: int = 0,
     ) -> None:
-        count = max(records * RECORD // shard_text, 1)
-        lines = shares(records, count)
+        lines = shares(records, max(records * RECORD // shard_text, 1))
         self._options = options
         self._corpus = SimulatedCorpus(records, per_question)
-        self._corpus.narrow = narrow
         self._shards = [
             _shard(f"2024-{number % 12:02d}/{number:07d}", number, count)
             for number, count in enumerate(lines)
         ]
-        if narrow:
-            self._shards.append(_shard("narrow", count, narrow))
         self.engine = SimulatedWorkers(self._corpus, lines)
         self._output = _Output(folder, self.engine)
         self._output.prepare(fresh=False)
 
-    def change(self, narrow: int) -> None:
-        """Change the narrow shard."""
-        self._corpus.narrow = narrow
-        self._shards[-1] = _shard("narrow", len(self._shards) - 1, narrow)
-
-    def run(self, stop_after: int = 0) -> Simulated:
+    def run(self, *, narrow: int = 0, stop_after: int = 0) -> Simulated:
         """Make the corpus once more.
 
-        `stop_after` so many parts interrupts the run and resumes it.
+        `narrow` is the number of records of the narrow shard. `stop_after` so many parts interrupts
+        the run and resumes it.
         """
+        self._corpus.narrow = narrow
         engine = self.engine
         output = self._output
         result = engine.result = Simulated(records=self._corpus.total, base_bytes=_peak())
@@ -157,9 +149,11 @@ class _Simulation:
         return result
 
     def _drive(self, progress: Progress) -> Corpus:
+        count = self._corpus.narrow
+        narrow = [_shard("narrow", len(self._shards), count)] if count else []
         return run_attempts(
             make_corpus,
-            self._shards,
+            [*self._shards, *narrow],
             self._options,
             self._output,
             self.engine,
@@ -185,12 +179,10 @@ def simulate(records: int, options: Options, *, stop_after: int = 0, **sizes: An
             (`per_question`).
     """
     with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
-        return _Simulation(records, options, folder, **sizes).run(stop_after)
+        return _Simulation(records, options, folder, **sizes).run(stop_after=stop_after)
 
 
-def simulate_nights(
-    records: int, options: Options, **sizes: Any
-) -> tuple[Simulated, Simulated, Simulated]:
+def simulate_nights(records: int, options: Options, **sizes: Any) -> list[Simulated]:
     """Simulate three incremental nights: the first, one without changes, one with a new shard.
 
     Args:
@@ -200,11 +192,8 @@ def simulate_nights(
     """
     options = msgspec.structs.replace(options, incremental=True)
     with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
-        simulation = _Simulation(records, options, folder, narrow=_NARROW, **sizes)
-        first = simulation.run()
-        unchanged = simulation.run()
-        simulation.change(_NARROW + 100)
-        return first, unchanged, simulation.run()
+        simulation = _Simulation(records, options, folder, **sizes)
+        return [simulation.run(narrow=count) for count in (_NARROW, _NARROW, _NARROW + 100)]
 
 
 def simulate_cores(
