@@ -140,7 +140,6 @@ class Value(Outcome, frozen=True, kw_only=True):
     """The value of a figure with its name; `error` says why it failed, if it did."""
 
     name: str
-    title: str
     tolerance: float = 0.15
     error: str | None = None
 
@@ -163,7 +162,6 @@ def _value(figure: Figure, results: Results, calibration: float) -> Value:
     value = None if failed else compute(runs, figure.trials)
     return Value(
         name=figure.name,
-        title=figure.title,
         value=value,
         unit=unit,
         better=better,
@@ -219,7 +217,6 @@ def stage_values(stages: Iterable[Stage], calibration: float) -> list[Value]:
     return [
         Value(
             name=stage.name,
-            title=f"stage: {stage.name}",
             value=stage.value,
             unit=stage.unit,
             relative=_relative(stage.value, stage.unit, calibration),

@@ -60,9 +60,8 @@ def measure(command: Sequence[str], *, timeout: float = 1800) -> Measured:
     """Run a command and measure it."""
     os.sync()  # so that this command does not pay for writes of earlier ones
     # Let Python cache compiled modules, as in an installation.
-    environment = {
-        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
-    }
+    environment = dict(os.environ)
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryFile() as errors:
         started = time.perf_counter()
         process = subprocess.Popen(

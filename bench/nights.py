@@ -38,8 +38,6 @@ _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="u
 NIGHTS: Mapping[str, Change] = _TABLE["nights"]
 WEEK: Mapping[str, Change] = _TABLE["week"]
 _VERSION = "nights-1"  # increase it if nights become incomparable with earlier ones
-_SHARE = "wall time of normalize --incremental ÷ a full run, whole processes"
-_KEPT = "bytes of all files in the work directory after the first night ÷ bytes of text"
 _FOOTER = (
     "Large models are new models on the evaluation that has most of the text, where the removed "
     "shard is too; small models are on another one."
@@ -211,28 +209,27 @@ def better_night(known: Value, value: Value) -> Value:
 
 
 def night_values(nights: Runs, text_bytes: int) -> list[Value]:
-    """The figures of nights and a week of them."""
+    """The figures of nights and a week of them.
+
+    The last one is the size of all files in the work directory after the first night ÷ the text.
+    """
     values = []
     for row in _TABLE["figures"]:
         name = row["name"]
         runs = [nights[night] for night in row.get("nights", [name])]
         others = [nights[night] for night in row.get("others", [FULL])]
         ratio = sum(run.seconds for run in runs) / sum(run.seconds for run in others)
-        title = row.get("title", f"{_SHARE}: {name}")
-        values.append(_value(name, title, ratio, [*runs, *others], row.get("target")))
+        values.append(_value(name, ratio, [*runs, *others], row.get("target")))
     first = nights[FIRST]
     ratio = first.output_bytes / text_bytes
-    return [*values, _value("kept work / text", _KEPT, ratio, [first], 0.5)]
+    return [*values, _value("kept work / text", ratio, [first], 0.5)]
 
 
-def _value(
-    name: str, title: str, ratio: float, runs: Iterable[Measured], target: float | None
-) -> Value:
+def _value(name: str, ratio: float, runs: Iterable[Measured], target: float | None) -> Value:
     error = "; ".join(dict.fromkeys(run.error for run in runs if run.error)) or None
     value = None if error else ratio
     return Value(
         name=f"night: {name}",
-        title=title,
         value=value,
         relative=value,
         of=f"{measured_on([CORPUS])} {_VERSION}",

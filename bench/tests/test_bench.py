@@ -36,9 +36,7 @@ HERE = Machine("a processor", 2)
 def value(
     relative: float | None, *, better: str = "lower", of: str = "mixed-1", name: str = "figure"
 ) -> Value:
-    return Value(
-        name=name, title="", value=relative, unit="×", better=better, relative=relative, of=of
-    )
+    return Value(name=name, value=relative, unit="×", better=better, relative=relative, of=of)
 
 
 def lines_of(*values: Value, where: Machine = HERE) -> list[HistoryLine]:

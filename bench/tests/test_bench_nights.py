@@ -77,14 +77,14 @@ def sorting(spoiled: Callable[[int], bool] = lambda _: False) -> Callable[[Job],
 
     def execute(job: Job) -> Measured:
         lines = sorted(line for path in job.shards() for line in shard_lines(Path(path)))
+        corpus, work = (Path(job.output) / name for name in ("corpus", ".corpus.fastrec-work"))
+        corpus.mkdir(exist_ok=True)
         if "--incremental" in job.options:
             nights.append(job)
-            (Path(job.output) / ".corpus.fastrec-work").mkdir(exist_ok=True)
-            (Path(job.output) / ".corpus.fastrec-work" / "kept").write_bytes(b"kept")
+            work.mkdir(exist_ok=True)
+            (work / "kept").write_bytes(b"kept")
             if spoiled(len(nights)):
                 lines.append(b"{}")
-        corpus = Path(job.output) / "corpus"
-        corpus.mkdir(exist_ok=True)
         (corpus / "part-00000.jsonl").write_bytes(b"\n".join(lines))
         return RUN
 
