@@ -117,17 +117,11 @@ class Stock:
 
 
 def lay_out(pile: Pile, folder: Path) -> None:
-    """Make a directory hold exactly the shards of a pile, as hard links.
-
-    Links that are right stay.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.iterdir():
-        if path.name not in pile or not path.samefile(pile[path.name]):
-            path.unlink()
+    """Make a directory hold exactly the shards of a pile, as hard links."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     for name, path in pile.items():
-        if not (folder / name).exists():
-            os.link(path, folder / name)
+        os.link(path, folder / name)
 
 
 def _records(path: Path) -> Iterator[Record]:

@@ -147,9 +147,7 @@ class SimulatedWorkers(Engine):
             "make_part": self._make_part,
             "_partition": self._partition,
             "_count": self._count,
-            "_task_unchanged": lambda _: True,
-            "_files_unchanged": lambda _: True,
-            "_take_part": lambda _: True,
+            **dict.fromkeys(("_task_unchanged", "_files_unchanged", "_take_part"), lambda _: True),
         }
         simulated = tasks.get(task.__name__, task)
         if task.__name__ == "merge_some":
