@@ -122,12 +122,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     history = read()
     suspects: set[str] | None = None
     for _ in range(2):
+        if suspects:
+            print(f"measuring again: {', '.join(sorted(suspects))}")
         session.measure(suspects)
         comparisons = compare(session.values(), history, machine())
         suspects = {comparison.value.name for comparison in worse(comparisons)}
         if not suspects:
             break
-        print(f"worse: {', '.join(sorted(suspects))}")
     if session.picture:
         path = (OUT if options.dry_run else _ASSETS) / "nights.svg"
         path.write_text(session.picture)
