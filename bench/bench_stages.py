@@ -1,7 +1,8 @@
 """The stages of a run, one by one and in their order."""
 
 import gzip
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from fastrec.summary.rows import row_maker
 Text = list[bytes]
 Measure = Callable[..., None]
 
+drain = deque[Any](maxlen=0).extend  # reads an iterator to its end
 _BLOCK = 1 << 20
 _WINDOW = 16 << 20
 _RUNS = 8
@@ -83,8 +85,8 @@ def test_open_and_decompress(
 
     def read() -> None:
         with path.open("rb", buffering=0) as file:
-            for _ in decompress(format_, iter(lambda: file.read(_BLOCK), b""), path=str(path)):
-                pass
+            blocks = iter(lambda: file.read(_BLOCK), b"")
+            drain(decompress(format_, blocks, path=str(path)))
 
     measure(read, plain)
 
@@ -93,24 +95,14 @@ def test_split(measure: Measure, plain: Text) -> None:
     """Cut blocks of text into chunks of whole lines."""
     text = b"".join(plain)
     blocks = [text[start : start + (_BLOCK >> 1)] for start in range(0, len(text), _BLOCK >> 1)]
-
-    def split() -> None:
-        for _ in chunks(iter(blocks), chunk_bytes=1 << 18):
-            pass
-
-    measure(split, plain)
+    measure(lambda: drain(chunks(iter(blocks), chunk_bytes=1 << 18)), plain)
 
 
 def test_read_shard(measure: Measure, plain: Text, tmp_path: Path) -> None:
     """Open, decompress and split a zstd shard, as a task does."""
     path = tmp_path / "shard"
     path.write_bytes(_PACK[Format.ZSTD](b"".join(plain)))
-
-    def read() -> None:
-        for _ in shard_at(str(path)).read(chunk_bytes=1 << 18):
-            pass
-
-    measure(read, plain)
+    measure(lambda: drain(shard_at(str(path)).read(chunk_bytes=1 << 18)), plain)
 
 
 @pytest.mark.parametrize("algorithm", list(TEXT_HASHES))
@@ -147,21 +139,20 @@ def test_sort_and_spill(measure: Measure, plain: Text, tmp_path: Path) -> None:
     measure(lambda: held.spill(tmp_path / "run"), plain)
 
 
+def _gathered(runs: list[Run]) -> Iterator[Any]:
+    """Read all records of all runs, merged."""
+    slices = [piece for run in runs if (piece := slice_run(run, None, None))]
+    return gather(slices, None, None, _WINDOW)
+
+
 def test_gather_and_merge(measure: Measure, plain: Text, runs: list[Run]) -> None:
     """Read a range of keys from all runs and merge it; here the range has all keys."""
-    slices = [piece for run in runs if (piece := slice_run(run, None, None))]
-
-    def gather_all() -> None:
-        for _ in gather(slices, None, None, _WINDOW):
-            pass
-
-    measure(gather_all, plain)
+    measure(lambda: drain(_gathered(runs)), plain)
 
 
 def test_compress(measure: Measure, plain: Text, runs: list[Run], tmp_path: Path) -> None:
     """Compress sorted text, checksum it, and write it as a part."""
-    slices = [piece for run in runs if (piece := slice_run(run, None, None))]
-    windows = list(gather(slices, None, None, _WINDOW))
+    windows = list(_gathered(runs))
 
     def compress() -> None:
         with ShardWriter(str(tmp_path / "part"), "zst", 3) as writer:

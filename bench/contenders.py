@@ -5,27 +5,29 @@ bench.contenders LABEL JOB`. Each imports its own library, so only that contende
 library is not installed.
 """
 
-import http.client
 import json
 import os
 import shlex
+import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from hashlib import sha256
-from itertools import cycle, islice
+from importlib import import_module
+from itertools import accumulate, cycle, groupby, islice
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import urlencode, urlsplit
+from typing import Any, BinaryIO, NamedTuple
+from urllib.parse import urlencode
+from urllib.request import urlopen
+from zipfile import ZipFile
 
 import msgspec
 import zstandard
 
-from bench.logs import ANSWERS, recompress_log
-from bench.measure import Job
+from bench.logs import ANSWERS, files_in
+from bench.measure import LEVEL, Job
 from fastrec.corpus.trust import remember
 from fastrec.engine import make_engine
 from fastrec.normalize.options import MEMORY_PER_JOB
@@ -35,14 +37,9 @@ NORMALIZE = "fastrec normalize"
 VALIDATE = "fastrec validate"
 FLOOR = "bare recompression"
 _BLOCK = 1 << 20
-
-
-class Contender(NamedTuple):
-    """A tool that does a job, or a part of it."""
-
-    label: str
-    run: Callable[[Job], object]  # Does the job in this process and its children.
-    leaves_out: str = ""  # The parts of the job that it does not do.
+_PIECE = 8 << 20  # of a file of a log, for one task
+# Of a member of a zip archive: the lengths of its name and its extra field.
+_HEADER = struct.Struct("<26x2H")
 
 
 # The minimum for any tool that rewrites shards, or searches them.
@@ -56,37 +53,71 @@ def _for_each(job: Job, task: Callable[[Any], object], arguments: Iterable[Any])
 
 def _batches(job: Job) -> Iterator[list[str]]:
     """Group shards into tasks: several tasks per process, and many tiny shards per task."""
-    sizes = {shard: Path(shard).stat().st_size for shard in job.shards()}
-    most = min(sum(sizes.values()) / (8 * job.jobs), 8 << 20)
-    batch = []
-    size = 0
-    for shard, shard_size in sizes.items():
-        batch.append(shard)
-        size += shard_size
-        if size >= most:
-            yield batch
-            batch = []
-            size = 0
-    if batch:
-        yield batch
+    shards = job.shards()
+    sizes = [Path(shard).stat().st_size for shard in shards]
+    most = min(sum(sizes) / (8 * job.jobs), _PIECE)
+    ends = zip(accumulate(sizes), shards, strict=True)
+    for _, batch in groupby(ends, key=lambda end: end[0] // most):
+        yield [shard for _, shard in batch]
 
 
-def _recompress_all(job: Job) -> None:
-    _for_each(job, _recompress, ((batch, job.output, job.level) for batch in _batches(job)))
+class _Copy(NamedTuple):
+    """A file to write with the text of a shard, or of some pieces of a file of a log."""
+
+    source: str
+    target: str
+    pieces: Sequence[tuple[int, int]] = ()  # Places and sizes.
 
 
-def _recompress(task: tuple[list[str], str, int]) -> None:
-    shards, output, level = task
-    for path in map(Path, shards):
-        writer = zstandard.ZstdCompressor(level=level, write_checksum=True)
+def _recompress_shards(job: Job) -> None:
+    tasks = (
+        [_Copy(shard, f"{job.output}/{Path(shard).name}") for shard in batch]
+        for batch in _batches(job)
+    )
+    _for_each(job, _recompress, tasks)
+
+
+def _recompress_log(job: Job) -> None:
+    _for_each(job, _recompress, ([copy] for copy in _copies_of_log(job)))
+
+
+def _copies_of_log(job: Job) -> Iterator[_Copy]:
+    for number, path in enumerate(files_in(Path(job.inputs[0]))):
+        pieces = [(start, _PIECE) for start in range(0, path.stat().st_size, _PIECE)]
+        if path.suffix == ".eval":
+            with ZipFile(path) as archive:
+                members = archive.infolist()
+            pieces = [(member.header_offset, member.compress_size) for member in members]
+        for at, group in groupby(pieces, key=lambda piece: piece[0] // _PIECE):
+            target = f"{job.output}/{number:03d}-{at:06d}.zst"
+            yield _Copy(str(path), target, list(group))
+
+
+def _recompress(copies: list[_Copy]) -> None:
+    for copy in copies:
+        writer = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
         with (
-            path.open("rb") as source,
-            (Path(output) / path.name).open("wb") as target,
-            zstandard.ZstdDecompressor().stream_reader(source, read_across_frames=True) as text,
+            Path(copy.source).open("rb") as source,
+            Path(copy.target).open("wb") as target,
             writer.stream_writer(target) as packed,
         ):
+            for text in _texts(copy, source):
+                packed.write(text)
+
+
+def _texts(copy: _Copy, source: BinaryIO) -> Iterator[bytes]:
+    decompressor = zstandard.ZstdDecompressor()
+    if not copy.pieces:
+        with decompressor.stream_reader(source, read_across_frames=True) as text:
             while block := text.read(_BLOCK):
-                packed.write(block)
+                yield block
+    for place, size in copy.pieces:
+        source.seek(place)
+        if copy.source.endswith(".eval"):
+            source.seek(sum(_HEADER.unpack(source.read(_HEADER.size))), 1)
+            yield decompressor.decompress(source.read(size))
+        else:
+            yield source.read(size)
 
 
 def _decompress_all(job: Job) -> None:
@@ -112,13 +143,13 @@ _TYPES = {
 }
 
 
-def _duckdb(job: Job, memory: str, query: Callable[[Any, str], str]) -> None:
+def _duckdb(job: Job, query: Callable[[Any, str], str], memory_per_job: int = 0) -> None:
     """Read, hash, deduplicate, sort and write in one statement."""
     import duckdb  # noqa: PLC0415
 
     database = duckdb.connect(config={"threads": job.jobs, "temp_directory": job.scratch})
-    if memory:
-        database.execute(f"SET memory_limit = '{memory}'")
+    if memory_per_job:
+        database.execute(f"SET memory_limit = '{job.jobs * memory_per_job}B'")
     files = ", ".join(f"'{shard}'" for shard in job.shards())
     target = f"'{job.output}/corpus.jsonl.zst' (FORMAT json, COMPRESSION zstd)"
     database.execute(f"COPY ({query(database, files)} ORDER BY {_KEYS}) TO {target}")
@@ -144,10 +175,6 @@ def _tuned_query(_: Any, files: str) -> str:
     return f"SELECT DISTINCT ON ({_KEYS}) * FROM (SELECT {', '.join(_TYPES)}, {digest} FROM {read})"
 
 
-def _limited_duckdb(job: Job) -> None:
-    _duckdb(job, f"{job.jobs * MEMORY_PER_JOB >> 20} MiB", _plain_query)
-
-
 def _polars(job: Job) -> None:
     """In lazy mode: it infers a schema from all lines, and writes one sorted file."""
     os.environ["POLARS_MAX_THREADS"] = str(job.jobs)
@@ -160,7 +187,7 @@ def _polars(job: Job) -> None:
     frame = pl.scan_ndjson(job.shards(), infer_schema_length=None)
     hashed = frame.with_columns(digest.alias("sample_hash"))
     sink: Any = hashed.unique().sort(_KEYS.split(", ")).sink_ndjson
-    sink(f"{job.output}/corpus.jsonl.zst", compression="zstd", compression_level=job.level)
+    sink(f"{job.output}/corpus.jsonl.zst", compression="zstd", compression_level=LEVEL)
 
 
 def _gnu_sort(job: Job) -> None:
@@ -169,37 +196,10 @@ def _gnu_sort(job: Job) -> None:
     sort = f"LC_ALL=C sort -u --parallel {job.jobs} -S 1G -T {shlex.quote(job.scratch)}"
     target = shlex.quote(f"{job.output}/corpus.jsonl.zst")
     pipeline = (
-        f"set -euo pipefail; zstd -dcq {shards} | {sort} | zstd -q -{job.level} "
+        f"set -euo pipefail; zstd -dcq {shards} | {sort} | zstd -q -{LEVEL} "
         f"-T{job.jobs} -o {target}"
     )
     subprocess.run(["bash"], input=pipeline.encode(), check=True)
-
-
-_INFERRED = (
-    "validation, rejected lines, normal form (absent and null become the same, "
-    "numbers change), conflicts, summary"
-)
-_TUNED = (
-    "validation, rejected lines, records with equal identity that differ, unknown keys, "
-    "normal form, conflicts, summary"
-)
-NORMALIZERS = (
-    Contender(FLOOR, _recompress_all, "everything: it only decompresses and compresses again"),
-    Contender("DuckDB", partial(_duckdb, memory="", query=_plain_query), _INFERRED),
-    Contender(f"DuckDB, {MEMORY_PER_JOB >> 20} MiB per job", _limited_duckdb, _INFERRED),
-    Contender("DuckDB, tuned by hand", partial(_duckdb, memory="", query=_tuned_query), _TUNED),
-    Contender(
-        "Polars",
-        _polars,
-        "validation, rejected lines, normal form (every record gets every key), unknown keys of "
-        "mixed types, summary",
-    ),
-    Contender(
-        "zstd | sort -u | zstd",
-        _gnu_sort,
-        "everything except dropping identical lines and sorting by bytes: it parses nothing",
-    ),
-)
 
 
 # Other libraries that validate records: the JSON parser of the standard library, made strict, and a
@@ -256,40 +256,25 @@ def _pydantic() -> IsValid:
 
 
 @cache
-def _jsonschema() -> IsValid:
-    from jsonschema import Draft7Validator  # noqa: PLC0415
-
-    is_valid: IsValid = Draft7Validator(json.loads(DEFAULT_SCHEMA.source)).is_valid
+def _jsonschema(module: str) -> IsValid:
+    schema = json.loads(DEFAULT_SCHEMA.source)
+    is_valid: IsValid = import_module(module).Draft7Validator(schema).is_valid
     return is_valid
-
-
-@cache
-def _jsonschema_rs() -> IsValid:
-    import jsonschema_rs  # noqa: PLC0415
-
-    is_valid: IsValid = jsonschema_rs.Draft7Validator(json.loads(DEFAULT_SCHEMA.source)).is_valid
-    return is_valid
-
-
-_MISSING = "lone surrogates, `1e999`, depth, locations of errors, hashes, warnings"
-VALIDATORS = (
-    Contender(
-        "pydantic + strict json",
-        partial(_validate, _pydantic),
-        f"{_MISSING}; refuses `1.0` as an integer",
-    ),
-    Contender("jsonschema-rs + strict json", partial(_validate, _jsonschema_rs), _MISSING),
-    Contender("jsonschema + strict json", partial(_validate, _jsonschema), _MISSING),
-)
 
 
 # fastrec itself: commands as users type them, a leaderboard, and pages of `fastrec view`.
 
 _OUTPUTS = {
-    "normalize": "--output {}/corpus --level {} --max-rejects 100% -q",
+    "normalize": f"--output {{}}/corpus --level {LEVEL} --max-rejects 100% -q",
     "import": "--output {}/records --strict",
     "export": "--output {}/tables -q",
 }
+_COMMANDS = (
+    "normalize",
+    "validate",
+    "normalize CORPUS",
+    *["cat", "export", "diff", "import", "sql"],
+)
 _ROWS = 1_000
 # Between the questions that are asked for: they are in many parts, and at all places of them.
 _STEP = 37
@@ -301,7 +286,7 @@ def _fastrec(label: str, job: Job) -> list[str]:
     options = [*job.options]
     if command != "sql":
         options += ["--jobs", str(job.jobs)]
-    options += _OUTPUTS.get(command, "").format(job.output, job.level).split()
+    options += _OUTPUTS.get(command, "").format(job.output).split()
     inputs = list(job.inputs)
     if label == "fastrec normalize CORPUS":  # trusted as if this build had just published them
         for manifest in Path(inputs[0]).rglob("manifest.json"):
@@ -311,22 +296,6 @@ def _fastrec(label: str, job: Job) -> list[str]:
     elif "--input-column" in options:  # a directory has a description of the table, too
         inputs = [f"{inputs[0]}/{ANSWERS}"]
     return [sys.executable, "-m", "fastrec", command, *inputs, *options]
-
-
-_COMMANDS = (
-    NORMALIZE,
-    VALIDATE,
-    "fastrec normalize CORPUS",
-    "fastrec cat",
-    "fastrec export",
-    "fastrec diff",
-    "fastrec import",
-    "fastrec sql",
-)
-
-
-def _run_fastrec(label: str, job: Job) -> None:
-    subprocess.run(_fastrec(label, job), check=True)
 
 
 def _rank(job: Job) -> None:
@@ -348,19 +317,11 @@ def _view(job: Job) -> None:
         thread.start()
         try:
             for path in paths:
-                _ask(opened.address, path)
+                with urlopen(opened.address + path) as answer:
+                    assert answer.read()
         finally:
             opened.stop()
             thread.join()
-
-
-def _ask(address: str, path: str) -> None:
-    parts = urlsplit(address)
-    with closing(http.client.HTTPConnection(parts.netloc)) as connection:
-        connection.request("GET", f"{parts.path}{path}")
-        answer = connection.getresponse()
-        assert answer.status == http.client.OK, answer.status
-        assert answer.read()
 
 
 def _tables(corpus: str) -> Iterator[str]:
@@ -392,34 +353,42 @@ def _parameters(scope: Any, **more: str) -> str:
     return urlencode({"evaluation": scope.evaluation_name, **metric, **more})
 
 
-_ALL = (
-    *(Contender(label, partial(_run_fastrec, label)) for label in _COMMANDS),
-    Contender("fastrec leaderboard", _rank),
-    Contender("fastrec view", _view, "a browser"),
-    Contender("bare decompression", _decompress_all, "everything: it only decompresses"),
-    Contender(
-        "bare recompression of logs", recompress_log, "everything: it only compresses the text"
+# What does the job in this process and its children, by label; None for commands of fastrec.
+CONTENDERS: dict[str, Callable[[Job], object] | None] = {
+    **{f"fastrec {command}": None for command in _COMMANDS},
+    "fastrec leaderboard": _rank,
+    "fastrec view": _view,
+    "bare decompression": _decompress_all,
+    "bare recompression of logs": _recompress_log,
+    FLOOR: _recompress_shards,
+    "DuckDB": partial(_duckdb, query=_plain_query),
+    f"DuckDB, {MEMORY_PER_JOB >> 20} MiB per job": partial(
+        _duckdb, query=_plain_query, memory_per_job=MEMORY_PER_JOB
     ),
-    Contender(
-        "DuckDB, tuned by hand, 8GB", partial(_duckdb, memory="8GB", query=_tuned_query), _TUNED
-    ),
-    *NORMALIZERS,
-    *VALIDATORS,
-)
-CONTENDERS = {contender.label: contender for contender in _ALL}
+    "DuckDB, tuned by hand": partial(_duckdb, query=_tuned_query),
+    "DuckDB, tuned by hand, 8GB": partial(_duckdb, query=_tuned_query, memory_per_job=4 * 10**9),
+    "Polars": _polars,
+    "zstd | sort -u | zstd": _gnu_sort,
+    "pydantic + strict json": partial(_validate, _pydantic),
+    "jsonschema-rs + strict json": partial(_validate, partial(_jsonschema, "jsonschema_rs")),
+    "jsonschema + strict json": partial(_validate, partial(_jsonschema, "jsonschema")),
+}
 
 
-def command_of(contender: Contender, job: Job) -> list[str]:
+def command_of(label: str, job: Job) -> list[str]:
     """The command that runs a contender in a fresh process."""
-    if contender.label in _COMMANDS:
-        return _fastrec(contender.label, job)
+    if CONTENDERS[label] is None:
+        return _fastrec(label, job)
     described = msgspec.json.encode(job).decode()
-    return [sys.executable, "-m", "bench.contenders", contender.label, described]
+    return [sys.executable, "-m", "bench.contenders", label, described]
 
 
-def _main(label: str, job: str) -> None:
-    CONTENDERS[label].run(msgspec.json.decode(job, type=Job))
+def main(label: str, described: str) -> None:
+    """Let a contender do a job."""
+    run = CONTENDERS[label]
+    assert run, "a command of fastrec is a process of its own"
+    run(msgspec.json.decode(described, type=Job))
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    main(*sys.argv[1:])

@@ -17,32 +17,30 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from bench.contenders import CONTENDERS, FLOOR, NORMALIZE, command_of
-from bench.corpora import LEVEL, OUT, available, corpus
+from bench.contenders import FLOOR, NORMALIZE, command_of
+from bench.corpora import OUT, available, corpus
 from bench.measure import Job, measure
 from bench.tables import aligned
 
 _FREQUENCY = 499  # samples per second; not a divisor of the kernel's timer
-_OTHER = "other"
 
 
 class Category(NamedTuple):
-    """A row of `categories.txt`."""
+    """A row of `categories.txt`: patterns of the library and the symbol."""
 
     name: str
-    library: re.Pattern[str]
-    symbol: re.Pattern[str]
+    library: str
+    symbol: str
 
 
 @cache
 def _categories() -> list[Category]:
     text = Path(__file__).with_name("categories.txt").read_text(encoding="utf-8")
-    categories = []
-    for row in text.splitlines()[1:]:
-        name, library, symbol = map(str.strip, row.split(" |", 2))
-        patterns = (library.replace(",", "|"), symbol.replace(",", "|"))
-        categories.append(Category(name, *(re.compile(one, re.IGNORECASE) for one in patterns)))
-    return categories
+    rows = [row.split(" |", 2) for row in text.splitlines()[1:]]
+    return [
+        Category(name, *(pattern.strip().replace(",", "|") for pattern in patterns))
+        for name, *patterns in rows
+    ]
 
 
 class Sample(NamedTuple):
@@ -70,27 +68,26 @@ def by_category(samples: Iterable[Sample]) -> Counter[str]:
         matches = (
             category.name
             for category in _categories()
-            if category.library.search(sample.library) and category.symbol.search(sample.symbol)
+            if re.search(category.library, sample.library, re.IGNORECASE)
+            and re.search(category.symbol, sample.symbol, re.IGNORECASE)
         )
-        counts[next(matches, _OTHER)] += sample.hits
+        counts[next(matches)] += sample.hits
     return counts
 
 
 def profile_table(seconds: Mapping[str, Mapping[str, float]]) -> str:
     """A table of core-seconds: a row per category, and for each command seconds and shares."""
-    totals = [sum(parts.values()) for parts in seconds.values()]
-    rows = [["core-seconds"], ["total"]]
-    for command, total in zip(seconds, totals, strict=True):
+    names = dict.fromkeys(category.name for category in _categories())
+    rows = [[name] for name in ("core-seconds", *names, "total")]
+    for command, parts in seconds.items():
+        total = sum(parts.values())
         rows[0] += [command, ""]
-        rows[1] += [f"{total:.2f}", ""]
-    for name in dict.fromkeys([*(category.name for category in _categories()), _OTHER]):
-        values = [parts.get(name, 0.0) for parts in seconds.values()]
-        if max(values) >= 0.005:
-            row = [name]
-            for value, total in zip(values, totals, strict=True):
-                row += [f"{value:.2f}", f"{value / total:.1%}"]
-            rows.insert(-1, row)
-    return aligned(rows)
+        rows[-1] += [f"{total:.2f}", ""]
+        for row in rows[1:-1]:
+            value = parts.get(row[0], 0.0)
+            row += [f"{value:.2f}", f"{value / total:.1%}"]
+    shown = {name for parts in seconds.values() for name, value in parts.items() if value >= 0.005}
+    return aligned([rows[0], *(row for row in rows[1:-1] if row[0] in shown), rows[-1]])
 
 
 def _record(contender: str, name: str, folder: Path) -> tuple[dict[str, float], list[Sample]]:
@@ -99,9 +96,9 @@ def _record(contender: str, name: str, folder: Path) -> tuple[dict[str, float], 
     data = folder / "perf.data"
     output.mkdir()
     inputs = (str(corpus(name).directory),)
-    job = Job(inputs=inputs, output=str(output), scratch=str(folder), jobs=1, level=LEVEL)
+    job = Job(inputs=inputs, output=str(output), scratch=str(folder), jobs=1)
     perf = ["perf", "record", "--quiet", f"--freq={_FREQUENCY}", f"--output={data}", "--"]
-    measured = measure([*perf, *command_of(CONTENDERS[contender], job)])
+    measured = measure([*perf, *command_of(contender, job)])
     if measured.error:
         raise SystemExit(
             f"`perf record` failed ({measured.error}); see /proc/sys/kernel/perf_event_paranoid"

@@ -24,16 +24,7 @@ Trials = Sequence[Trial]
 # How trials run. Change it when ratios become incomparable with earlier ones.
 _METHOD = "forked-pool"
 _STAGE_METHOD = "new-judge"  # The same for stages.
-# Targets of the stage benchmarks that are ratios, and the good direction of each.
-_RATIOS: dict[str, tuple[float, Better]] = {
-    "judge_of_msgspec[plain]": (0.75, "higher"),
-    "judge_of_msgspec[real]": (1.0, "higher"),
-    "unknown_keys_of_plain": (0.6, "higher"),
-    "duplicate_key_check": (0.08, "lower"),
-}
-_NO_TARGET: tuple[None, Better] = (None, "higher")
-# Too noisy to compare with earlier runs; they are only compared with their target.
-_NOISY = frozenset({"duplicate_key_check"})
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def _text(trial: Trial) -> int:
@@ -86,8 +77,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _figures() -> Iterator[Figure]:
-    document = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    for row in document["figures"]:
+    for row in _TABLE["figures"]:
         for each in row.get("each", [{}]):
             facts = {**row, **({"corpus": each} if isinstance(each, str) else each)}
             trials = [_trial(trial, facts) for trial in row["trials"]]
@@ -113,10 +103,14 @@ FIGURES = tuple(_figures())
 SETS = (*dict.fromkeys(figure.set for figure in FIGURES), "nights")
 
 
-def figures_of(sets: Iterable[str]) -> list[Figure]:
-    """The figures of some sets whose corpora can be made here."""
+def figures_of(sets: Iterable[str], without: Sequence[str] = ()) -> list[Figure]:
+    """The figures of some sets whose corpora can be made here.
+
+    Those with a text of `without` in their names are left out.
+    """
     wanted = set(sets)
-    return [figure for figure in FIGURES if figure.set in wanted and figure.available]
+    chosen = [figure for figure in FIGURES if figure.set in wanted and figure.available]
+    return [figure for figure in chosen if not any(text in figure.name for text in without)]
 
 
 def trials_of(figures: Iterable[Figure]) -> list[Trial]:
@@ -146,7 +140,6 @@ class Value(Outcome, frozen=True, kw_only=True):
     """The value of a figure with its name; `error` says why it failed, if it did."""
 
     name: str
-    title: str
     tolerance: float = 0.15
     error: str | None = None
 
@@ -164,26 +157,27 @@ def trial_values(figures: Iterable[Figure], results: Results, calibration: float
 def _value(figure: Figure, results: Results, calibration: float) -> Value:
     unit, better, compute = VALUES[figure.value]
     runs = [results[trial] for trial in figure.trials]
-    failed = [
-        f"{trial.contender}: {run.error}"
-        for trial, run in zip(figure.trials, runs, strict=True)
-        if run.error
-    ]
+    pairs = zip(figure.trials, runs, strict=True)
+    failed = [f"{trial.contender}: {run.error}" for trial, run in pairs if run.error]
     value = None if failed else compute(runs, figure.trials)
-    # In units of the fixed work, if it depends on the speed of the machine.
-    scale = {"s": 1 / calibration, "MB/s": calibration}.get(unit, 1.0)
     return Value(
         name=figure.name,
-        title=figure.title,
         value=value,
         unit=unit,
         better=better,
-        relative=None if value is None else value * scale,
+        relative=_relative(value, unit, calibration),
         of=measured_on(trial.corpus for trial in figure.trials),
         target=figure.target,
         tolerance=figure.tolerance,
         error="; ".join(failed) or None,
     )
+
+
+def _relative(value: float | None, unit: str, calibration: float) -> float | None:
+    """A value in units of the fixed work, if it depends on the speed of the machine."""
+    if value is None:
+        return None
+    return value * {"s": 1 / calibration, "MB/s": calibration}.get(unit, 1.0)
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -193,14 +187,25 @@ class Stage(msgspec.Struct, frozen=True):
     extra_info: dict[str, float]
 
     @property
+    def unit(self) -> str:
+        """The unit of its value: a ratio counts more than a throughput."""
+        return "×" if "ratio" in self.extra_info else "MB/s"
+
+    @property
     def value(self) -> float:
         """The ratio, or the throughput if there is none."""
-        return self.extra_info.get("ratio", self.extra_info.get("MB/s", 0.0))
+        return self.extra_info["ratio" if self.unit == "×" else self.unit]
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The good direction, the target and the tolerance."""
+        about: dict[str, Any] = {"better": "higher", **_TABLE["stages"].get(self.name, {})}
+        return about
 
 
 def better_stage(stage: Stage, other: Stage) -> Stage:
     """The better of two results of a stage benchmark."""
-    choose = min if _RATIOS.get(stage.name, _NO_TARGET)[1] == "lower" else max
+    choose = min if stage.about["better"] == "lower" else max
     return choose(stage, other, key=lambda stage: stage.value)
 
 
@@ -209,20 +214,14 @@ def stage_values(stages: Iterable[Stage], calibration: float) -> list[Value]:
 
     Throughput × calibration is the text processed per unit of fixed work.
     """
-    values = []
-    for stage in stages:
-        is_ratio = "ratio" in stage.extra_info
-        target, better = _RATIOS.get(stage.name, _NO_TARGET)
-        value = Value(
+    return [
+        Value(
             name=stage.name,
-            title=f"stage: {stage.name}",
             value=stage.value,
-            unit="×" if is_ratio else "MB/s",
-            better=better,
-            relative=stage.value if is_ratio else stage.value * calibration,
+            unit=stage.unit,
+            relative=_relative(stage.value, stage.unit, calibration),
             of=f"{_STAGE_METHOD} {generator_version()}",
-            target=target,
-            tolerance=float("inf") if stage.name in _NOISY else 0.15,
+            **stage.about,
         )
-        values.append(value)
-    return values
+        for stage in stages
+    ]

@@ -71,14 +71,10 @@ def line_of(values: Iterable[Value], calibration: float, load: float) -> History
     figures = {}
     for value in values:
         if value.value is not None and value.relative is not None:
-            figures[value.name] = Outcome(
-                value=round(value.value, 4),
-                relative=round(value.relative, 5),
-                of=value.of,
-                unit=value.unit,
-                better=value.better,
-                target=value.target,
-            )
+            facts = {name: getattr(value, name) for name in Outcome.__struct_fields__}
+            facts["value"] = round(value.value, 4)
+            facts["relative"] = round(value.relative, 5)
+            figures[value.name] = Outcome(**facts)
     return HistoryLine(
         commit=commit(),
         date=datetime.now(UTC).isoformat(timespec="seconds"),

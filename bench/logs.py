@@ -1,4 +1,4 @@
-"""Large logs of harnesses, generated from a seed, and the least that a tool can do with one.
+"""Large logs of harnesses, generated from a seed.
 
 `logs.json` has the documents of the harnesses; the writers fill in texts and numbers.
 
@@ -17,19 +17,15 @@ import struct
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, partial
+from functools import partial
 from hashlib import sha256
-from itertools import groupby
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import msgspec
 import zstandard
 
-from bench.measure import Job
 from fastrec.commands.generate.text import Rng, phrase_tables
-from fastrec.engine import make_engine
 
 Document = dict[str, Any]
 ANSWERS = "answers.csv"
@@ -37,11 +33,13 @@ _DATE = "2026-03-01T12-00-00.000000"
 _encode = msgspec.json.Encoder().encode
 
 
-@cache
-def _templates(harness: str) -> Document:
-    text = Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
-    templates: Document = json.loads(text)[harness]
-    return templates
+_TEMPLATES = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+
+
+def _make(harness: str, template: str, **facts: Any) -> Document:
+    """A document of a harness."""
+    document: Document = _filled(_TEMPLATES[harness][template], facts)
+    return document
 
 
 def _filled(template: Any, facts: Mapping[str, Any]) -> Any:
@@ -58,7 +56,6 @@ def _filled(template: Any, facts: Mapping[str, Any]) -> Any:
 
 
 def _write_lm_eval(seed: int, directory: Path, questions: int, shots: int = 0) -> tuple[int, int]:
-    templates = _templates("lm-eval")
     tasks = {
         "choices": _choices(seed, questions, shots),
         "generation": _generation(seed, questions, shots),
@@ -73,14 +70,14 @@ def _write_lm_eval(seed: int, directory: Path, questions: int, shots: int = 0) -
                 texts = {**sample, "doc": json.dumps(sample["doc"])}
                 for name in ("doc", "prompt", "target"):
                     sample[f"{name}_hash"] = sha256(texts[name].encode()).hexdigest()
-                line = _filled(templates[task], sample)
+                line = _make("lm-eval", task, **sample)
                 for metric in line["metrics"]:
                     totals[f"{metric},{line['filter']}"] += line[metric]
                 size += file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
                 samples += 1
         means = {metric: total / questions for metric, total in totals.items()}
         results[task] = {"alias": task, **means}
-    document = _filled(templates["results"], {"results": results, "questions": questions})
+    document = _make("lm-eval", "results", results=results, questions=questions)
     path = directory / f"results_{_DATE}.json"
     return samples, size + path.write_bytes(json.dumps(document, indent=2).encode())
 
@@ -145,19 +142,18 @@ _LONG = 100  # characters; longer texts in events become attachments
 
 
 def _write_inspect(seed: int, directory: Path, samples: int) -> tuple[int, int]:
-    templates = _templates("inspect")
     solved = 0
+    facts: Document = {"plan": _TEMPLATES["inspect"]["plan"], "samples": samples}
+    facts["spec"] = _make("inspect", "spec", **facts)
     with (directory / "2026-05-01T12-00-00-00-00_agent_log.eval").open("wb") as file:
         archive = _Archive(file)
-        facts = {"plan": templates["plan"], "samples": samples}
-        facts["spec"] = _filled(templates["spec"], facts)
-        archive.add("_journal/start.json", _filled(templates["start"], facts))
+        archive.add("_journal/start.json", _make("inspect", "start", **facts))
         for number in range(samples):
             sample = _Transcript(seed, number).document(number)
             solved += sample["scores"]["checker"]["value"] == "C"
             archive.add(f"samples/task-{number}_epoch_1.json", sample)
-        facts["accuracy"] = solved / samples
-        archive.add("header.json", _filled(templates["header"], facts))
+        accuracy = solved / samples
+        archive.add("header.json", _make("inspect", "header", accuracy=accuracy, **facts))
         archive.finish()
     return samples, archive.text_bytes
 
@@ -172,7 +168,8 @@ class _Transcript:
         self._log = partial(tables.log.write, self._rng)
         write = partial(tables.latin[0].write, Rng(seed))
         self._tools = [
-            self._make("tool", name=name, description=write(25), code=write(12)) for name in _TOOLS
+            _make("inspect", "tool", name=name, description=write(25), code=write(12))
+            for name in _TOOLS
         ]
         self._messages: list[Document] = []
         self._events: list[Document] = []
@@ -189,7 +186,8 @@ class _Transcript:
         completion = self._write(rng.between(10, 60))
         last = {"id": self._id(), "content": completion, "role": "assistant"}
         self._messages.append(last)
-        score = self._make(
+        score = _make(
+            "inspect",
             "score",
             verdict=rng.choice("CI"),
             answer=str(rng.below(99)),
@@ -197,7 +195,8 @@ class _Transcript:
         )
         usage = self._usage()
         self._event("score", score=score, usage=usage)
-        return self._make(
+        return _make(
+            "inspect",
             "sample",
             sample_id=f"task-{number}",
             task=task,
@@ -237,20 +236,16 @@ class _Transcript:
             "tools": self._tools,
             "usage": self._usage(),
         }
-        facts["call"] = self._make("call", **facts)
-        facts["turn"] = self._make("turn", **facts)
+        facts["call"] = _make("inspect", "call", **facts)
+        facts["turn"] = _make("inspect", "turn", **facts)
         self._event("model", **facts)
         self._event("tool", **facts)
-        self._messages += [facts["turn"], self._make("result", **facts)]
-
-    def _make(self, template: str, **facts: Any) -> Document:
-        document: Document = _filled(_templates("inspect")[template], facts)
-        return document
+        self._messages += [facts["turn"], _make("inspect", "result", **facts)]
 
     def _event(self, kind: str, **facts: Any) -> None:
         head = {"uuid": self._id(), "span_id": self._id(), "working_start": self._rng.random()}
         head["timestamp"] = "2026-05-01T12:00:00+00:00"
-        self._events.append({**head, "event": kind, **self._make(f"{kind} event", **facts)})
+        self._events.append({**head, "event": kind, **_make("inspect", f"{kind} event", **facts)})
 
     def _attached(self, text: Any) -> Any:
         if not isinstance(text, str) or len(text) <= _LONG:
@@ -303,7 +298,7 @@ class _Archive:
 
 
 def _write_helm(seed: int, directory: Path, instances: int) -> tuple[int, int]:
-    templates = _templates("helm")
+    templates = _TEMPLATES["helm"]
     folder = directory / "stories"
     folder.mkdir()
     head = _indented({"adapter_spec": templates["adapter"], "request_states": []})
@@ -316,7 +311,7 @@ def _write_helm(seed: int, directory: Path, instances: int) -> tuple[int, int]:
     with (folder / "per_instance_stats.json").open("wb") as file:
         file.writelines(_array(_stats(seed, number, totals) for number in range(instances)))
     means = [_stat(name, total / instances) for name, total in totals.items()]
-    run_spec = _filled(templates["run_spec"], templates)
+    run_spec = _make("helm", "run_spec", **templates)
     documents = {"run_spec": run_spec, "scenario": {"name": "stories"}, "stats": means}
     for name, document in documents.items():
         (folder / f"{name}.json").write_bytes(_indented(document))
@@ -343,36 +338,33 @@ def _state(seed: int, number: int) -> Document:
     question = write(rng.between(10, 60))
     shots = phrase_tables(seed).latin[0].write(Rng(seed), 60)
     words = [f" {word}" for word in write(rng.between(20, 90)).split(" ")]
-    facts = {
-        "id": f"id{number}",
-        "question": question,
-        "reference": write(5),
-        "prompt": f"{shots}\n\nQuestion: {question}\nAnswer:",
-        "text": "".join(words),
-        "logprob": round(rng.random() * 3, 6),
-        "tokens": [{"text": word, "logprob": -round(rng.random() * 5, 6)} for word in words],
-    }
-    document: Document = _filled(_templates("helm")["state"], facts)
-    return document
+    return _make(
+        "helm",
+        "state",
+        id=f"id{number}",
+        question=question,
+        reference=write(5),
+        prompt=f"{shots}\n\nQuestion: {question}\nAnswer:",
+        text="".join(words),
+        logprob=round(rng.random() * 3, 6),
+        tokens=[{"text": word, "logprob": -round(rng.random() * 5, 6)} for word in words],
+    )
 
 
 def _stats(seed: int, number: int, totals: dict[str, float]) -> Document:
     """All metrics of an instance; adds them up."""
     rng = Rng((seed << 33) + number)
-    templates = _templates("helm")
+    templates = _TEMPLATES["helm"]
     values = {name: float(rng.below(900)) for name in templates["counts"]}
     values |= {name: float(rng.chance(0.3)) for name in templates["scores"]}
     for name, value in values.items():
         totals[name] += value
     stats = [_stat(name, value) for name, value in values.items()]
-    document: Document = _filled(templates["stats"], {"id": f"id{number}", "stats": stats})
-    return document
+    return _make("helm", "stats", id=f"id{number}", stats=stats)
 
 
 def _stat(name: str, value: float) -> Document:
-    facts = {"name": name, "value": value, "square": value * value}
-    document: Document = _filled(_templates("helm")["stat"], facts)
-    return document
+    return _make("helm", "stat", name=name, value=value, square=value * value)
 
 
 # A table
@@ -408,55 +400,7 @@ WRITERS: Mapping[str, Callable[[int, Path, int], tuple[int, int]]] = {
 }
 
 
-# The minimum for a tool that keeps all text of a log: read it, and compress it in the same pool.
-
-_TASK_BYTES = 8 << 20
-# Of a member of a zip archive: the lengths of its name and its extra field.
-_HEADER = struct.Struct("<26x2H")
-# A file, places and sizes of its pieces, the file to write, and the level.
-_Task = tuple[str, list[tuple[int, int]], str, int]
-
-
 def files_in(directory: Path) -> list[Path]:
-    """The files of a log."""
-    return sorted(
-        path for path in directory.rglob("*") if path.is_file() and path.name != "corpus.json"
-    )
-
-
-def recompress_log(job: Job) -> None:
-    """Compress the text of all files."""
-    with make_engine(job.jobs) as engine:
-        for _ in engine.run(_recompress, _tasks(job)):
-            pass
-
-
-def _tasks(job: Job) -> Iterator[_Task]:
-    number = 0
-    for path in files_in(Path(job.inputs[0])):
-        starts = range(0, path.stat().st_size, _TASK_BYTES)
-        pieces = [(start, _TASK_BYTES) for start in starts]
-        if path.suffix == ".eval":
-            with ZipFile(path) as archive:
-                members = archive.infolist()
-            pieces = [(member.header_offset, member.compress_size) for member in members]
-        for _, group in groupby(pieces, key=lambda piece: piece[0] // _TASK_BYTES):
-            number += 1
-            yield str(path), list(group), f"{job.output}/{number:06d}.zst", job.level
-
-
-def _recompress(task: _Task) -> None:
-    name, pieces, output, level = task
-    compressor = zstandard.ZstdCompressor(level=level, write_checksum=True)
-    with (
-        Path(name).open("rb") as source,
-        Path(output).open("wb") as target,
-        compressor.stream_writer(target) as packed,
-    ):
-        for place, size in pieces:
-            source.seek(place)
-            if name.endswith(".eval"):
-                source.seek(sum(_HEADER.unpack(source.read(_HEADER.size))), 1)
-                packed.write(zstandard.ZstdDecompressor().decompress(source.read(size)))
-            else:
-                packed.write(source.read(size))
+    """The files of a log, without what describes it."""
+    paths = directory.rglob("*")
+    return sorted(path for path in paths if path.is_file() and path.name != "corpus.json")

@@ -20,6 +20,7 @@ from typing import Self
 import msgspec
 import psutil
 
+LEVEL = 3  # of zstd, for all that is compressed
 _PAUSE = 0.03
 _SHARE = 0.02
 _BLOCK = 512  # bytes, in which the kernel counts
@@ -33,7 +34,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     output: str
     scratch: str  # A directory for temporary files.
     jobs: int
-    level: int
     options: tuple[str, ...] = ()  # Further command-line options for fastrec.
 
     def shards(self) -> list[str]:
@@ -60,9 +60,8 @@ def measure(command: Sequence[str], *, timeout: float = 1800) -> Measured:
     """Run a command and measure it."""
     os.sync()  # so that this command does not pay for writes of earlier ones
     # Let Python cache compiled modules, as in an installation.
-    environment = {
-        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
-    }
+    environment = dict(os.environ)
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryFile() as errors:
         started = time.perf_counter()
         process = subprocess.Popen(

@@ -7,6 +7,7 @@ before left: see `Snapshot`.
 """
 
 import shutil
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -14,40 +15,28 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from bench.contenders import CONTENDERS, command_of
-from bench.corpora import LEVEL, OUT, corpus
+from bench.contenders import NORMALIZE, command_of
+from bench.corpora import OUT, corpus
 from bench.figures import Value, measured_on
+from bench.logs import files_in
 from bench.measure import Job, Measured, measure
-from bench.piles import Change, Pile, Snapshot, Stock, lay_out
+from bench.piles import Change, Pile, Snapshot, Stock, described, lay_out
 from bench.plots import Group, bar_plot
 from bench.tables import aligned, shown, target_of
 from bench.trials import JOBS, better
 
 Execute = Callable[[Job], Measured]
-Notify = Callable[[str], None]
+Runs = Mapping[str, Measured]  # The best result of each night.
+Digests = set[tuple[str, str]]  # Names of files and their SHA-256.
 
 CORPUS = "real-x10"
 FULL = "full run"
 FIRST = "first night"
-NOTHING = "nothing changed"
 SMALL = "nothing changed, a tenth of the shards and records"
 TEN_TIMES = "nothing changed, a tenth of the shards"
-NIGHTS: Mapping[str, tuple[Change, float]] = {  # with their targets
-    NOTHING: (Change(), 0.08),
-    "new evaluation of 1 % of the text": (Change(evaluations=1), 0.12),
-    "one more model on the largest evaluation": (Change(models=1), 0.40),
-    "one shard of a small evaluation changed": (Change(changed=1), 0.12),
-    "one shard of the largest evaluation removed": (Change(removed=1), 0.40),
-}
-_WEEK: Mapping[str, Change] = {
-    "Mon": Change(),
-    "Tue": Change(evaluations=1),
-    "Wed": Change(small_models=3, changed=1),
-    "Thu": Change(models=1, small_models=1),
-    "Fri": Change(evaluations=1, changed=1),
-    "Sat": Change(small_models=3, removed=1),
-    "Sun": Change(models=2, changed=1),
-}
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+NIGHTS: Mapping[str, Change] = _TABLE["nights"]
+WEEK: Mapping[str, Change] = _TABLE["week"]
 _VERSION = "nights-1"  # increase it if nights become incomparable with earlier ones
 _FOOTER = (
     "Large models are new models on the evaluation that has most of the text, where the removed "
@@ -57,7 +46,7 @@ _FOOTER = (
 
 def execute_normalize(job: Job) -> Measured:
     """Run `fastrec normalize` in a fresh process and measure it."""
-    return measure(command_of(CONTENDERS["fastrec normalize"], job))
+    return measure(command_of(NORMALIZE, job))
 
 
 class Desk:
@@ -69,7 +58,7 @@ class Desk:
         self._full = folder / "full"
         self._store = folder / "snapshot"
         self._execute = execute
-        self._expected: dict[frozenset[tuple[str, Path]], dict[str, str]] = {}
+        self._expected: dict[frozenset[tuple[str, Path]], Digests] = {}
 
     def full(self, pile: Pile) -> Measured:
         """A full run: without `--incremental`, and without a corpus to replace."""
@@ -82,13 +71,9 @@ class Desk:
         """A first night; `output_bytes` is the size of the kept work."""
         shutil.rmtree(self._state, ignore_errors=True)
         measured = self.night(pile)
-        corpus_folder = self._state / "corpus"
-        kept = sum(
-            path.stat().st_size
-            for path in self._state.rglob("*")
-            if path.is_file() and corpus_folder not in path.parents
-        )
-        return msgspec.structs.replace(measured, output_bytes=kept)
+        published = set(files_in(self._state / "corpus"))
+        kept = [path.stat().st_size for path in files_in(self._state) if path not in published]
+        return msgspec.structs.replace(measured, output_bytes=sum(kept))
 
     def night(self, pile: Pile) -> Measured:
         """An incremental night in the state of the night before.
@@ -101,11 +86,10 @@ class Desk:
         key = frozenset(pile.items())
         if key not in self._expected and (error := self.full(pile).error):
             return msgspec.structs.replace(measured, error=f"no full run to compare with: {error}")
-        expected = self._expected[key]
-        found = _digests(self._state)
-        wrong = sorted(name for name in expected | found if expected.get(name) != found.get(name))
-        error = f"differs from a full run: {', '.join(wrong)}" if wrong else None
-        return msgspec.structs.replace(measured, error=error)
+        if wrong := sorted({name for name, _ in self._expected[key] ^ _digests(self._state)}):
+            error = f"differs from a full run: {', '.join(wrong)}"
+            return msgspec.structs.replace(measured, error=error)
+        return measured
 
     def snapshot(self) -> Snapshot:
         """The state now. It replaces the previous snapshot."""
@@ -119,39 +103,32 @@ class Desk:
             output=str(output),
             scratch=str(output),
             jobs=JOBS,
-            level=LEVEL,
             options=("--overwrite", *options),
         )
         return self._execute(job)
 
 
-def _digests(output: Path) -> dict[str, str]:
+def _digests(output: Path) -> Digests:
     """The SHA-256 of every file of a corpus."""
     folder = output / "corpus"
     return {
-        str(path.relative_to(folder)): sha256(path.read_bytes()).hexdigest()
-        for path in folder.rglob("*")
-        if path.is_file()
+        (str(path.relative_to(folder)), sha256(path.read_bytes()).hexdigest())
+        for path in files_in(folder)
     }
 
 
 def run_nights(
-    stock: Stock,
-    folder: Path,
-    *,
-    rounds: int,
-    notify: Notify = print,
-    execute: Execute = execute_normalize,
+    stock: Stock, folder: Path, *, rounds: int, execute: Execute = execute_normalize
 ) -> dict[str, Measured]:
-    """Measure all nights in turns; returns the best result of each, by name."""
+    """Measure all nights in turns."""
     best: dict[str, Measured] = {}
 
     def note(name: str, measured: Measured) -> None:
-        best[name] = _best([best.get(name, measured), measured])
-        notify(f"  {name}: {_seconds(measured)}")
+        best[name] = _better(best.get(name), measured)
+        print(f"  {name}: {_seconds(measured)}")
 
     desk = Desk(folder / "base", execute)
-    piles = {name: stock.after(stock.base, change) for name, (change, _) in NIGHTS.items()}
+    piles = {name: stock.after(stock.base, change) for name, change in NIGHTS.items()}
     unchanged = {SMALL: stock.first_versions(), TEN_TIMES: stock.joined_versions()}
     others = {name: Desk(folder / name, execute) for name in unchanged}
     for number in range(rounds):
@@ -167,159 +144,94 @@ def run_nights(
     return best
 
 
-class WeekNight(msgspec.Struct, frozen=True):
-    """A night of the week: what changed before it, and both ways to make its corpus."""
-
-    day: str
-    changes: list[str]
-    full: Measured
-    incremental: Measured
-
-
 def run_week(
-    stock: Stock,
-    folder: Path,
-    *,
-    rounds: int,
-    notify: Notify = print,
-    execute: Execute = execute_normalize,
-) -> list[WeekNight]:
-    """Measure seven nights in a row, each with about 1 % more shards.
+    stock: Stock, folder: Path, *, rounds: int, execute: Execute = execute_normalize
+) -> dict[str, Measured]:
+    """Measure seven nights in a row, each with about 1 % more shards, and a full run beside each.
 
     The first begins without a corpus.
     """
     desk = Desk(folder / "week", execute)
     pile = stock.base
     before: Snapshot | None = None
-    week = []
-    for day, change in _WEEK.items():
+    best: dict[str, Measured] = {}
+    for day, change in WEEK.items():
         pile = stock.after(pile, change)
-        full_runs = []
-        nights = []
+        full = in_full(day)
         for _ in range(rounds):
-            full_runs.append(desk.full(pile))
+            best[full] = _better(best.get(full), desk.full(pile))
             if before:
                 before.restore()
-            nights.append(desk.night(pile) if before else desk.first(pile))
-        full = _best(full_runs)
-        incremental = _best(nights)
-        week.append(WeekNight(day, change.described() or [FIRST], full, incremental))
-        times = f"{_seconds(full)} in full, {_seconds(incremental)} with --incremental"
-        notify(f"  {day}, {len(pile)} shards: {times}")
+            night = desk.night(pile) if before else desk.first(pile)
+            best[day] = _better(best.get(day), night)
+        times = f"{_seconds(best[full])} in full, {_seconds(best[day])} with --incremental"
+        print(f"  {day}, {len(pile)} shards: {times}")
         before = desk.snapshot()
-    return week
-
-
-def _best(runs: Sequence[Measured]) -> Measured:
-    """The best of several runs; failed if one of them failed, since every night must be right."""
-    best, *others = runs
-    for run in others:
-        best = best if best.error else run if run.error else better(best, run)
     return best
+
+
+def in_full(day: str) -> str:
+    """The name of the full run of a day of the week."""
+    return f"{day}, {FULL}"
+
+
+def _better(best: Measured | None, run: Measured) -> Measured:
+    """The better of two runs; failed if one of them failed, since every night must be right."""
+    if best is None or run.error:
+        return run
+    return best if best.error else better(best, run)
 
 
 def _seconds(measured: Measured) -> str:
     return measured.error or f"{measured.seconds:.2f} s"
 
 
-class Nights:
-    """The measurements of nights so far. Measuring again keeps the better result of each figure."""
-
-    def __init__(self, rounds: int) -> None:
-        self._rounds = rounds
-        self._tables: list[str] = []
-        self.values: dict[str, Value] = {}
-        self.picture = ""
-
-    def measure(self) -> None:
-        """Measure all nights and the week."""
-        source = corpus(CORPUS)
-        size = source.text_bytes
-        OUT.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix="nights-", dir=OUT) as name:
-            folder = Path(name)
-            print(f"nights: {size / 1e6:,.0f} MB of text in {len(source.shards):,} shards")
-            stock = Stock(source.paths(), folder / "stock", size)
-            nights = run_nights(stock, folder, rounds=self._rounds)
-            print("a week of nights")
-            week = run_week(stock, folder, rounds=self._rounds)
-        values = [*night_values(nights, size), week_value(week)]
-        self._tables.append(night_table(nights, values))
-        self.picture = week_plot(week, size) or self.picture
-        for value in values:
-            # A failure counts, since every night must be right.
-            known = self.values.get(value.name, value)
-            if known.value is not None and (value.value is None or value.value < known.value):
-                known = value
-            self.values[value.name] = known
-
-    def table(self) -> str:
-        """The nights of each measurement."""
-        return "\n\n".join(self._tables)
+def measure_nights(rounds: int) -> tuple[list[Value], str]:
+    """Measure all nights and the week; returns the figures, and the picture of the week."""
+    source = corpus(CORPUS)
+    size = source.text_bytes
+    with TemporaryDirectory(prefix="nights-", dir=OUT) as name:
+        folder = Path(name)
+        print(f"nights: {size / 1e6:,.0f} MB of text in {len(source.shards):,} shards")
+        stock = Stock(source.paths(), folder / "stock", size)
+        nights = run_nights(stock, folder, rounds=rounds)
+        print("a week of nights")
+        week = run_week(stock, folder, rounds=rounds)
+    values = night_values({**nights, **week}, size)
+    print(f"\n{night_table(nights, values)}\n")
+    return values, week_plot(week, size)
 
 
-def night_values(nights: Mapping[str, Measured], text_bytes: int) -> list[Value]:
-    """The figures of single nights."""
-    share = "wall time of normalize --incremental ÷ a full run, whole processes: {}"
-    unchanged = "wall time of a night without changes for ten times the records in {}"
-    kept = "bytes of all files in the work directory after the first night ÷ bytes of text"
-    targets = {FIRST: 1.10, **{name: target for name, (_, target) in NIGHTS.items()}}
+def better_night(known: Value, value: Value) -> Value:
+    """The better of two results; a failure counts, since every night must be right."""
+    is_better = value.value is None or known.value is None or value.value < known.value
+    return value if known.value is not None and is_better else known
+
+
+def night_values(nights: Runs, text_bytes: int) -> list[Value]:
+    """The figures of nights and a week of them.
+
+    The last one is the size of all files in the work directory after the first night ÷ the text.
+    """
+    values = []
+    for row in _TABLE["figures"]:
+        name = row["name"]
+        runs = [nights[night] for night in row.get("nights", [name])]
+        others = [nights[night] for night in row.get("others", [FULL])]
+        ratio = sum(run.seconds for run in runs) / sum(run.seconds for run in others)
+        values.append(_value(name, ratio, [*runs, *others], row.get("target")))
     first = nights[FIRST]
-    return [
-        *(
-            _ratio(name, share.format(name), [nights[name]], [nights[FULL]], target)
-            for name, target in targets.items()
-        ),
-        _ratio(
-            "10 × the records in as many shards",
-            unchanged.format("the same number of shards"),
-            [nights[TEN_TIMES]],
-            [nights[SMALL]],
-            1.25,
-        ),
-        _ratio(
-            "10 × the records in 10 × the shards",
-            unchanged.format("ten times the shards"),
-            [nights[NOTHING]],
-            [nights[SMALL]],
-            10.0,
-        ),
-        _value("kept work / text", kept, first.output_bytes / text_bytes, [first.error], 0.5),
-    ]
+    ratio = first.output_bytes / text_bytes
+    return [*values, _value("kept work / text", ratio, [first], 0.5)]
 
 
-def week_value(week: Sequence[WeekNight]) -> Value:
-    """The figure of a week: all its incremental nights relative to its full runs."""
-    return _ratio(
-        "a week",
-        "wall time of seven nights with --incremental ÷ seven full runs; the first night is one "
-        "of them",
-        [night.incremental for night in week],
-        [night.full for night in week],
-        None,
-    )
-
-
-def _ratio(
-    name: str,
-    title: str,
-    runs: Sequence[Measured],
-    others: Sequence[Measured],
-    target: float | None,
-) -> Value:
-    ratio = sum(run.seconds for run in runs) / sum(run.seconds for run in others)
-    return _value(name, title, ratio, [run.error for run in (*runs, *others)], target)
-
-
-def _value(
-    name: str, title: str, ratio: float, errors: Iterable[str | None], target: float | None
-) -> Value:
-    error = "; ".join(dict.fromkeys(filter(None, errors))) or None
+def _value(name: str, ratio: float, runs: Iterable[Measured], target: float | None) -> Value:
+    error = "; ".join(dict.fromkeys(run.error for run in runs if run.error)) or None
+    value = None if error else ratio
     return Value(
         name=f"night: {name}",
-        title=title,
-        value=None if error else ratio,
-        relative=None if error else ratio,
+        value=value,
+        relative=value,
         of=f"{measured_on([CORPUS])} {_VERSION}",
         target=target,
         tolerance=0.3,  # most nights are short
@@ -327,24 +239,27 @@ def _value(
     )
 
 
-def night_table(nights: Mapping[str, Measured], values: Sequence[Value]) -> str:
+def night_table(nights: Runs, values: Sequence[Value]) -> str:
     """The nights with their times, shares of a full run, and targets."""
-    by_name = {value.name.removeprefix("night: "): value for value in values}
+    times = {name: _seconds(night) for name, night in nights.items()}
+    cells = {
+        value.name.removeprefix("night: "): (shown(value), target_of(value)) for value in values
+    }
     rows = [("night", "time", "share of a full run", "target")]
-    for name in dict.fromkeys((*nights, *by_name)):
-        value = by_name.get(name)
-        time = _seconds(nights[name]) if name in nights else ""
-        rows.append((name, time, shown(value), target_of(value)) if value else (name, time, "", ""))
+    rows += [
+        (name, times.get(name, ""), *cells.get(name, ("", "")))
+        for name in dict.fromkeys((*times, *cells))
+    ]
     return aligned(rows)
 
 
-def week_plot(week: Sequence[WeekNight], text_bytes: int) -> str:
+def week_plot(week: Runs, text_bytes: int) -> str:
     """Draw the time per night, full and incremental; empty if a run failed."""
-    if any(night.full.error or night.incremental.error for night in week):
+    if any(night.error for night in week.values()):
         return ""
     groups = [
-        Group(night.day, night.changes, [night.full.seconds, night.incremental.seconds])
-        for night in week
+        Group(day, described(change) or [FIRST], [week[in_full(day)].seconds, week[day].seconds])
+        for day, change in WEEK.items()
     ]
     size = f"{text_bytes / 1e6:,.0f} MB of text on Monday, about 1 % more shards every night"
     legend = ("full run", "--incremental")

@@ -8,13 +8,16 @@ without measuring.
 import argparse
 import platform
 import sys
+import tomllib
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from jinja2 import Environment, FileSystemLoader
 
-from bench.contenders import CONTENDERS, FLOOR, NORMALIZE, NORMALIZERS, VALIDATE, VALIDATORS
 from bench.corpora import OUT, Corpus, available, corpus
 from bench.figures import FIGURES, trial_values, trials_of
 from bench.history import commit, machine
@@ -25,26 +28,7 @@ from bench.trials import JOBS, Trial, run_trials
 _ROOT = Path(__file__).parents[1]
 _START = "<!-- peers -->"
 _END = "<!-- /peers -->"
-_EVERY = {
-    "jsonschema + strict json": 10
-}  # slow contenders get every tenth shard; throughputs are compared
-_DESCRIPTIONS = {
-    "real-x10": (
-        "lines from three evaluations and 240 models, of which 24 are real and 216 were made from "
-        "them by moving "
-        "answers between questions"
-    ),
-    "mixed": "generated lines: single-turn, multi-turn and agentic",
-    "alpaca-x10": (
-        "lines from one evaluation and 210 models, of which 21 are real and 189 were made from "
-        "them by moving answers "
-        "between questions; each key has values of one type"
-    ),
-    "real": "lines from three evaluations and 24 models, all real",
-    "many-evaluations": "generated lines of version 0.3.0 from 300 small evaluations and three "
-    "models",
-    "transcripts": "generated lines of version 0.3.0: long transcripts of agents",
-}
+_TABLE = tomllib.loads(Path(__file__).with_name("peers.toml").read_text(encoding="utf-8"))
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -68,22 +52,12 @@ class Sheet(msgspec.Struct, frozen=True):
 
 
 def _trials() -> list[Trial]:
-    normalizing = [NORMALIZE, *(peer.label for peer in NORMALIZERS)]
-    validating = [VALIDATE, *(peer.label for peer in VALIDATORS)]
-    wanted = {
-        "real-x10": [*normalizing, *validating],
-        "mixed": [*normalizing, *validating],
-        "alpaca-x10": normalizing,  # validating is the same work as on real-x10
-        "real": [NORMALIZE, FLOOR],
-        # The peers compute hashes of version 0.2.0, or validate by it.
-        "many-evaluations": [NORMALIZE, FLOOR],
-        "transcripts": [NORMALIZE, FLOOR],
-    }
     return [
-        Trial(label, name, every=_EVERY.get(label, 1))
-        for name, labels in wanted.items()
+        Trial(label, name, every=_TABLE["every"].get(label, 1))
+        for name, about in _TABLE["corpora"].items()
         if available(name)
-        for label in labels
+        for command in about["contenders"]
+        for label in _TABLE["contenders"][command]
     ]
 
 
@@ -115,91 +89,29 @@ def _text_bytes(trial: Trial) -> int:
     return round(source.text_bytes * files / source.file_bytes)
 
 
-def _conditions(sheet: Sheet) -> str:
-    return (
-        f"Measured on {sheet.date} at commit `{sheet.commit}`: {sheet.machine}, Python "
-        f"{sheet.python}, {JOBS} jobs, "
-        "zstd level 3. Each tool ran in fresh processes; the best of several turns counts. Time "
-        "is wall time, memory "
-        "the peak over all processes. fastrec has its default memory limit of 512 MiB per job, "
-        "`sort` one of 1 GiB; a "
-        "tool whose name does not say so, such as DuckDB, has no memory limit."
-    )
-
-
-def short_table(sheet: Sheet) -> str:
-    """The block of README.md: `normalize` on the first corpus."""
-    rows = _rows(sheet, sheet.rows[0].trial.corpus, "normalize")
-    table = _table(rows, ("time", "memory", "output"))
-    return f"{_heading(sheet, rows, 'normalize')}\n\n{table}\n\n{_conditions(sheet)}"
-
-
-def full_tables(sheet: Sheet) -> str:
-    """The block of docs/benchmarks.md: every contender on every corpus.
+def blocks_of(sheet: Sheet) -> dict[str, str]:
+    """The block of each page.
 
     What a contender leaves out is said in the first table of its command.
     """
-    blocks = [_conditions(sheet)]
-    explained: set[str] = set()
-    described = ""
-    columns = ("time", "MB/s", "processor time", "memory")
-    for name in dict.fromkeys(row.trial.corpus for row in sheet.rows):
-        for title in ("normalize", "validate"):
-            if rows := _rows(sheet, name, title):
-                shown_columns = (*columns, "output") if title == "normalize" else columns
-                table = _table(rows, shown_columns, explain=title not in explained)
-                explained.add(title)
-                heading = _heading(sheet, rows, title)
-                if described == name:
-                    heading = f"**{title}**: the same lines."
-                described = name
-                blocks.append(f"{heading}\n\n{table}")
-    return "\n\n".join(blocks)
-
-
-def _rows(sheet: Sheet, name: str, title: str) -> list[Row]:
-    """The rows of a table, of which the first is that of fastrec."""
-    peers = NORMALIZERS if title == "normalize" else VALIDATORS
-    labels = {f"fastrec {title}", *(peer.label for peer in peers)}
-    of_corpus = [row for row in sheet.rows if row.trial.corpus == name]
-    return [row for row in of_corpus if row.trial.contender in labels]
-
-
-def _heading(sheet: Sheet, rows: Sequence[Row], title: str) -> str:
-    name = rows[0].trial.corpus
-    size = sheet.corpora[name]
-    text = f"{size.text_bytes / 1e6:,.0f} MB of text"
-    files = f"{len(size.shards):,} zstd shards ({size.file_bytes / 1e6:,.0f} MB)"
-    return f"**{title}**: {size.lines:,} {_DESCRIPTIONS[name]}. {text} in {files}."
-
-
-def _table(rows: Sequence[Row], columns: Sequence[str], *, explain: bool = True) -> str:
-    last_column = ["leaves out"] if explain else []
-    lines = [
-        f"| | {' | '.join([*columns, *last_column])} |",
-        f"|---|{'--:|' * len(columns)}{'---|' * explain}",
-    ]
-    for row in rows:
-        measured = row.measured
-        label = row.trial.contender.replace("|", "\\|")
-        label = f"**{label}**" if label.startswith("fastrec") else label
-        if row.trial.every > 1:
-            label += f" (every {row.trial.every}th shard)"
-        cells = [f"fails: {measured.error}", *[""] * (len(columns) - 1)]
-        if not measured.error:
-            megabytes = row.text_bytes / 1e6
-            values = {
-                "time": f"{measured.seconds:.2f} s",
-                "MB/s": f"{megabytes / measured.seconds:,.0f}",
-                "processor time": f"{measured.cpu_seconds:.1f} s",
-                "memory": f"{measured.peak_bytes / 1e6:,.0f} MB",
-                "output": f"{measured.output_bytes / 1e6:,.0f} MB",
-            }
-            cells = [values[column] for column in columns]
-        if explain:
-            cells.append(CONTENDERS[row.trial.contender].leaves_out or "nothing")
-        lines.append(f"| {' | '.join([label, *cells])} |")
-    return "\n".join(lines)
+    tables: list[dict[str, Any]] = []
+    for name, title in product(sheet.corpora, ("normalize", "validate")):
+        rows = [row for row in sheet.rows if row.trial.corpus == name]
+        leaves_out = _TABLE["contenders"][title]
+        rows = [row for row in rows if row.trial.contender in leaves_out]
+        if rows:
+            table = {"title": title, "rows": rows, "corpus": sheet.corpora[name]}
+            table["description"] = _TABLE["corpora"][name]["description"]
+            table["leaves_out"] = leaves_out
+            table["explain"] = all(other["title"] != title for other in tables)
+            tables.append(table)
+    folder = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(loader=folder, trim_blocks=True, lstrip_blocks=True)
+    template: Any = environment.get_template("peers.md").module
+    return {
+        "README.md": template.short(sheet, tables, JOBS),
+        "docs/benchmarks.md": template.full(sheet, tables, JOBS).rstrip(),
+    }
 
 
 def put_block(text: str, block: str) -> str:
@@ -223,8 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.render:
         saved.write_bytes(msgspec.json.encode(_measure(options.rounds)))
     sheet = msgspec.json.decode(saved.read_bytes(), type=Sheet)
-    blocks = {"README.md": short_table(sheet), "docs/benchmarks.md": full_tables(sheet)}
-    for name, block in blocks.items():
+    for name, block in blocks_of(sheet).items():
         page = _ROOT / name
         page.write_text(put_block(page.read_text(), block))
         print(f"\n{block}")

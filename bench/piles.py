@@ -8,7 +8,7 @@ the same paths, sizes, modification times and inodes: to fastrec it is the same 
 import os
 import shutil
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import zstandard
 
-from bench.corpora import LEVEL
+from bench.measure import LEVEL
 from bench.real import shard_lines
 
 Pile = Mapping[str, Path]  # The file behind each name in the pile.
@@ -27,24 +27,13 @@ _HOUR = 3600.0
 _CHANGED = 10  # every tenth record of a changed shard is another one
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens to a pile before a night."""
+# How often each kind of change happens to a pile before a night: see `Stock`.
+Change = Mapping[str, int]
 
-    evaluations: int = 0  # New evaluations, each of 1 % of the text, in new shards.
-    models: int = 0  # New models on the largest evaluation: a new shard each.
-    small_models: int = 0  # New models on a small evaluation.
-    changed: int = 0  # Shards of a small evaluation of which some records change.
-    removed: int = 0  # Shards of the largest evaluation that are removed.
 
-    def described(self) -> list[str]:
-        """One short phrase per kind of change."""
-        kinds = ("new evaluation", "large model", "small model", "changed shard", "removed shard")
-        numbers = msgspec.structs.astuple(self)
-        return [
-            f"{number} {kind}{'s' if number > 1 else ''}"
-            for number, kind in zip(numbers, kinds, strict=True)
-            if number
-        ]
+def described(change: Change) -> list[str]:
+    """One short phrase per kind of change."""
+    return [f"{number} {kind}{'s' if number > 1 else ''}" for kind, number in change.items()]
 
 
 class Stock:
@@ -66,22 +55,29 @@ class Stock:
     def after(self, pile: Pile, change: Change) -> Pile:
         """The pile after a change. The shards that it adds or changes are written now."""
         new = dict(pile)
-        for _ in range(change.evaluations):
-            new |= self._evaluation()
-        for names, models in ((self._large, change.models), (self._small, change.small_models)):
-            for _ in range(models):
-                number = next(self._numbers)
-                new |= self._renamed(names[number % len(names)], "model", number)
-        for _ in range(change.changed):
-            number = next(self._numbers)
+        for kind in Counter(change).elements():
+            self._change(new, kind, next(self._numbers))
+        return new
+
+    def _change(self, pile: dict[str, Path], kind: str, number: int) -> None:
+        if kind == "new evaluation":  # of 1 % of the text, in new shards
+            size = 0
+            for source in self._small:
+                path = self._renamed(pile, source, "evaluation", number)
+                size += sum(len(line) + 1 for line in shard_lines(path))
+                if size >= self._one_percent:
+                    break
+        elif kind == "removed shard":  # of the largest evaluation
+            del pile[next(name for name in reversed(self._large) if name in pile)]
+        elif kind == "changed shard":  # of a small evaluation
             name = self._small[number % len(self._small)]
-            records = list(_records(new[name]))
+            records = list(_records(pile[name]))
             for record in records[::_CHANGED]:
                 record["evaluation"]["is_correct"] = not record["evaluation"]["is_correct"]
-            new[name] = self._write(f"changed-{number}-{name}", records)
-        for _ in range(change.removed):
-            del new[next(name for name in reversed(self._large) if name in new)]
-        return new
+            pile[name] = self._write(f"changed-{number}-{name}", records)
+        else:  # a model on the largest or a small evaluation: a new shard
+            names = self._large if kind == "large model" else self._small
+            self._renamed(pile, names[number % len(names)], "model", number)
 
     def first_versions(self) -> Pile:
         """The shards of the first version of each model."""
@@ -101,27 +97,16 @@ class Stock:
     def _size(self, names: Sequence[str]) -> int:
         return sum(self.base[name].stat().st_size for name in names)
 
-    def _evaluation(self) -> Pile:
-        number = next(self._numbers)
-        written: dict[str, Path] = {}
-        size = 0
-        for source in self._small:
-            shard = self._renamed(source, "evaluation", number)
-            written |= shard
-            size += sum(len(line) + 1 for path in shard.values() for line in shard_lines(path))
-            if size >= self._one_percent:
-                break
-        return written
-
-    def _renamed(self, source: str, kind: str, number: int) -> Pile:
-        """A shard with the records of another one, as those of a new model or evaluation."""
+    def _renamed(self, pile: dict[str, Path], source: str, kind: str, number: int) -> Path:
+        """Add a shard with the records of another one, as those of a new model or evaluation."""
         key = "model_id" if kind == "model" else "evaluation_name"
         records = list(_records(self.base[source]))
         for record in records:
             record[key] += f"-{number}"
             record["evaluation_id"] += f"-{number}"
         name = f"{kind}-{number}-{source}"
-        return {name: self._write(name, records)}
+        pile[name] = self._write(name, records)
+        return pile[name]
 
     def _write(self, name: str, records: list[Record]) -> Path:
         path = self._folder / name
@@ -132,17 +117,11 @@ class Stock:
 
 
 def lay_out(pile: Pile, folder: Path) -> None:
-    """Make a directory hold exactly the shards of a pile, as hard links.
-
-    Links that are right stay.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.iterdir():
-        if path.name not in pile or not path.samefile(pile[path.name]):
-            path.unlink()
+    """Make a directory hold exactly the shards of a pile, as hard links."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     for name, path in pile.items():
-        if not (folder / name).exists():
-            os.link(path, folder / name)
+        os.link(path, folder / name)
 
 
 def _records(path: Path) -> Iterator[Record]:

@@ -1,7 +1,4 @@
-"""Where the marks of plots are; `report.html` draws them.
-
-A line over the runs with its target, and bars in groups as a picture of its own.
-"""
+"""Fill the templates of `report.html`: the page, and bars in groups as a picture of its own."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -9,17 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader
-
-_WIDTH = 340
-_HEIGHT = 120
-_MARGIN = 10
-
-
-class Point(NamedTuple):
-    """A value and its tooltip."""
-
-    value: float
-    label: str
 
 
 @cache
@@ -38,30 +24,6 @@ def render(macro: str, *values: Any) -> str:
     return str(getattr(_templates(), macro)(*values))
 
 
-def plot(points: Sequence[Point], target: float | None) -> dict[str, Any]:
-    """Place values in order. The scale includes zero, all values and the target."""
-    values = [point.value for point in points]
-    top = max(*values, target or 0.0) * 1.08 or 1.0
-    low = min(*values, 0.0)
-    step = (_WIDTH - 2 * _MARGIN) / len(points)
-
-    def y(value: float) -> float:
-        height = (value - low) / (top - low) * (_HEIGHT - 2 * _MARGIN)
-        return round(_HEIGHT - _MARGIN - height, 1)
-
-    dots = [
-        (round(_MARGIN + step * (number + 0.5), 1), y(point.value), point.label)
-        for number, point in enumerate(points)
-    ]
-    return {"dots": dots, "zero": y(0), "target": None if target is None else y(target)}
-
-
-_SIDE = 24  # of the bars, as in the template
-_SPAN = 852
-_TOP = 84
-_BASE = 276
-
-
 class Group(NamedTuple):
     """Bars side by side, a value for each name of the legend, and lines of text below them."""
 
@@ -74,24 +36,5 @@ def bar_plot(
     title: str, subtitle: str, legend: Sequence[str], groups: Sequence[Group], footer: str = ""
 ) -> str:
     """Draw the groups, whose values are seconds. The scale begins at zero."""
-    scale = (_BASE - _TOP) / (max(value for group in groups for value in group.values) or 1.0)
-    span = _SPAN / len(groups)
-    width = min(42.0, span * 0.8 / len(legend))
-    drawn = []
-    for position, group in enumerate(groups):
-        middle = _SIDE + span * (position + 0.5)
-        first = middle - width * len(group.values) / 2
-        bars = [
-            {
-                "left": round(first + width * number + 1, 1),
-                "middle": round(first + width * (number + 0.5), 1),
-                "top": round(_BASE - value * scale, 1),
-                "width": round(width - 2, 1),
-                "height": round(value * scale, 1),
-                "text": f"{value:.1f} s",
-            }
-            for number, value in enumerate(group.values)
-        ]
-        place = {"label": group.label, "notes": group.notes, "middle": round(middle, 1)}
-        drawn.append({**place, "bars": bars})
-    return render("bar_plot", title, subtitle, legend, drawn, footer)
+    longest = max(value for group in groups for value in group.values)
+    return render("bar_plot", title, subtitle, legend, groups, longest or 1.0, footer)

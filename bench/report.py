@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from bench.corpora import OUT
 from bench.history import HistoryLine, read
-from bench.plots import Point, plot, render
+from bench.plots import render
 from bench.tables import number, target_of
 
 Card = dict[str, Any]
@@ -37,7 +37,7 @@ def _card(name: str, lines: Sequence[HistoryLine]) -> Card:
         # Not those on another corpus.
         if value.of == latest.of and value.relative is not None:
             about = (number(value.value, latest.unit), line.commit, line.date[:16], line.machine)
-            points.append(Point(value.relative, ", ".join(map(str, about))))
+            points.append((value.relative, ", ".join(map(str, about))))
     # Seconds are plotted relative to the calibration, so the target is scaled by the speed of the
     # last run.
     scale = 1.0
@@ -50,7 +50,8 @@ def _card(name: str, lines: Sequence[HistoryLine]) -> Card:
         "now": number(latest.value, latest.unit),
         "verdict": target_of(latest) or f"{direction} is better",
         "kind": {True: "good", False: "bad", None: ""}[latest.reached],
-        "drawn": plot(points, target),
+        "points": points,
+        "target": target,
     }
 
 

@@ -23,24 +23,22 @@ results. The driver's seconds are measured, its start is that of `result.json`.
 import argparse
 import contextlib
 import json
-import pickle
-import random
 import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from unittest.mock import patch
 
 import msgspec
+from jinja2 import Environment, FileSystemLoader
 
-from bench.scale_corpus import RECORD, SimulatedCorpus
-from bench.scale_workers import Charged, SimulatedWorkers
+from bench.scale_corpus import RECORD, SimulatedCorpus, shares
+from bench.scale_workers import Simulated, SimulatedWorkers
 from fastrec.corpus.output import CORPUS
 from fastrec.corpus.publish import LocalOutput
-from fastrec.engine.base import OTHER_PHASE, PHASES
 from fastrec.normalize.driver import Corpus, make_corpus
 from fastrec.normalize.kept import read_kept
 from fastrec.normalize.options import Options
@@ -52,17 +50,6 @@ from fastrec.sources.shard import Shard
 _SHARD_TEXT = 64_000_000  # text of a shard, which is compressed to a quarter
 _PER_QUESTION = 200  # records of a question
 _NARROW = 2_000  # records of the narrow shard before it changes
-
-
-class Simulated(Charged, kw_only=True):
-    """The result of a simulation."""
-
-    journal_bytes: int = 0
-    kept_bytes: int = 0  # Size of the list of kept work.
-    seconds: float = 0.0
-    base_bytes: int = 0  # Peak memory before the simulation.
-    stopped_bytes: int = 0  # Peak memory until the run was interrupted, if it was.
-    peak_bytes: int = 0
 
 
 class _Stop(Progress):
@@ -94,9 +81,6 @@ class _Output(LocalOutput):
     def staged_files(self) -> list[str]:
         return list(self.engine.staged)
 
-    def rename(self, name: str, new_name: str) -> None:
-        raise AssertionError(f"no part is empty, so {name} must not become {new_name}")
-
     def reuse(self, _: str, name: str) -> str:
         self.engine.result.requests["link"] += 1
         return self.staged(name)
@@ -117,37 +101,25 @@ class _Simulation:
         *,
         shard_text: int = _SHARD_TEXT,
         per_question: int = _PER_QUESTION,
-        narrow: int = 0,
-        seed: int = 0,
-        workers: type[SimulatedWorkers] = SimulatedWorkers,
     ) -> None:
-        count = max(records * RECORD // shard_text, 1)
-        lines = [
-            records * (number + 1) // count - records * number // count for number in range(count)
-        ]
+        lines = shares(records, max(records * RECORD // shard_text, 1))
         self._options = options
         self._corpus = SimulatedCorpus(records, per_question)
-        self._corpus.narrow = narrow
         self._shards = [
-            _shard(f"2024-{number % 12:02d}/{number:07d}", number, some)
-            for number, some in enumerate(lines)
+            _shard(f"2024-{number % 12:02d}/{number:07d}", number, count)
+            for number, count in enumerate(lines)
         ]
-        if narrow:
-            self._shards.append(_shard("narrow", count, narrow))
-        self.engine = workers(self._corpus, lines, random.Random(seed))
+        self.engine = SimulatedWorkers(self._corpus, lines)
         self._output = _Output(folder, self.engine)
         self._output.prepare(fresh=False)
 
-    def change(self, narrow: int) -> None:
-        """Change the narrow shard."""
-        self._corpus.narrow = narrow
-        self._shards[-1] = _shard("narrow", len(self._shards) - 1, narrow)
-
-    def run(self, stop_after: int = 0) -> Simulated:
+    def run(self, *, narrow: int = 0, stop_after: int = 0) -> Simulated:
         """Make the corpus once more.
 
-        `stop_after` so many parts interrupts the run and resumes it.
+        `narrow` is the number of records of the narrow shard. `stop_after` so many parts interrupts
+        the run and resumes it.
         """
+        self._corpus.narrow = narrow
         engine = self.engine
         output = self._output
         result = engine.result = Simulated(records=self._corpus.total, base_bytes=_peak())
@@ -177,16 +149,15 @@ class _Simulation:
         return result
 
     def _drive(self, progress: Progress) -> Corpus:
-        shards = self._shards
-        options = self._options
-        output = self._output
+        count = self._corpus.narrow
+        narrow = [_shard("narrow", len(self._shards), count)] if count else []
         return run_attempts(
             make_corpus,
-            shards,
-            options,
-            output,
+            [*self._shards, *narrow],
+            self._options,
+            self._output,
             self.engine,
-            kept=read_kept(output.kept_path),
+            kept=read_kept(self._output.kept_path),
             progress=progress,
             notice=lambda _: None,
         )
@@ -204,16 +175,14 @@ def simulate(records: int, options: Options, *, stop_after: int = 0, **sizes: An
         records: Number of records.
         options: How to normalize them.
         stop_after: Interrupt the run after this many parts, and resume it; 0 does not interrupt it.
-        **sizes: Bytes of text in a shard (`shard_text`), records of a question (`per_question`),
-            and a `seed`.
+        **sizes: Bytes of text in a shard (`shard_text`), and records of a question
+            (`per_question`).
     """
     with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
-        return _Simulation(records, options, folder, **sizes).run(stop_after)
+        return _Simulation(records, options, folder, **sizes).run(stop_after=stop_after)
 
 
-def simulate_nights(
-    records: int, options: Options, **sizes: Any
-) -> tuple[Simulated, Simulated, Simulated]:
+def simulate_nights(records: int, options: Options, **sizes: Any) -> list[Simulated]:
     """Simulate three incremental nights: the first, one without changes, one with a new shard.
 
     Args:
@@ -223,63 +192,16 @@ def simulate_nights(
     """
     options = msgspec.structs.replace(options, incremental=True)
     with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
-        simulation = _Simulation(records, options, folder, narrow=_NARROW, **sizes)
-        first = simulation.run()
-        unchanged = simulation.run()
-        simulation.change(_NARROW + 100)
-        return first, unchanged, simulation.run()
-
-
-class _Clocked(SimulatedWorkers):
-    """Counts the tasks of each phase, and the seconds of the driver for them."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.phases: dict[str, list[float]] = {}
-        self.in_phases = 0.0
-
-    def run(
-        self, task: Callable[[Any], Any], arguments: Iterable[Any]
-    ) -> Iterator[tuple[int, Any]]:
-        """Yield the results of tasks.
-
-        The time between two is the driver's, and of that inside, what makes a task.
-        """
-        phase = self.phases.setdefault(PHASES.get(task.__name__, OTHER_PHASE), [0, 0.0])
-
-        def timed() -> Iterator[Any]:
-            left = iter(arguments)
-            while True:
-                before = time.process_time()
-                argument = next(left, None)
-                if argument is None:
-                    return
-                pickle.dumps(argument)
-                phase[0] += 1
-                phase[1] += time.process_time() - before
-                yield argument
-
-        started = time.process_time()
-        results = super().run(task, timed())
-        inside = 0.0
-        while True:
-            before = time.process_time()
-            found = next(results, None)
-            inside += time.process_time() - before
-            if found is None:
-                break
-            yield found
-        elapsed = time.process_time() - started
-        phase[1] += elapsed - inside
-        self.in_phases += elapsed
+        simulation = _Simulation(records, options, folder, **sizes)
+        return [simulation.run(narrow=count) for count in (_NARROW, _NARROW, _NARROW + 100)]
 
 
 def simulate_cores(
     gigabytes: float, cores: Sequence[int], measured: dict[str, Any]
-) -> Iterator[tuple[int, dict[str, float]]]:
+) -> Iterator[tuple[int, dict[str, float], float]]:
     """How long a run would take for each number of cores, in seconds by phase.
 
-    `processor` is the processor time in total.
+    The last value is the processor time in total.
 
     Args:
         gigabytes: Size of the text.
@@ -288,8 +210,8 @@ def simulate_cores(
     """
     options = Options(schema="0.2.0", jobs=max(cores))
     with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
-        simulation = _Simulation(int(gigabytes * 1e9 / RECORD), options, folder, workers=_Clocked)
-        engine = cast(_Clocked, simulation.engine)
+        simulation = _Simulation(int(gigabytes * 1e9 / RECORD), options, folder)
+        engine = simulation.engine
         engine.jobs = max(cores)
         started = time.process_time()
         simulation.run()
@@ -297,72 +219,21 @@ def simulate_cores(
     start = next(phase["seconds"] for phase in measured["phases"] if phase["name"] == "driver")
     scale = gigabytes * 1e9 / measured["text_bytes"]
     for number in cores:
-        times = {"driver": start + serial, "processor": 0.0}
+        times = {"driver": start + serial}
+        processor = 0.0
         for phase in measured["phases"]:
-            name = phase["name"]
-            needed = phase["cpu_seconds"] * scale
-            tasks, driver = engine.phases.get(name, (0, 0.0))
-            if tasks:
-                times[name] = max(needed / tasks * -(-tasks // number), driver)
-                times["processor"] += needed
-        yield number, times
-
-
-def _print_cores(sizes: Sequence[float], cores: Sequence[int], measured: dict[str, Any]) -> None:
-    names = ["read and sort", "plan parts", "write parts", "check and count", "driver"]
-    print(
-        "| text | cores |",
-        *(f"{name} |" for name in (*names, "all", "MB/s", "driver / processor time")),
-    )
-    print("|---" * 10 + "|")
-    for size in sizes:
-        for number, times in simulate_cores(size, cores, measured):
-            processor = times.pop("processor")
-            total = sum(times.values())
-            cells = [f"{times.get(name, 0):,.1f} s" for name in names]
-            rest = (
-                f"{total:,.1f} s | {size * 1000 / total:,.0f} | {times['driver'] / processor:.1%} |"
-            )
-            print(f"| {size:g} GB | {number} |", *(f"{cell} |" for cell in cells), rest, flush=True)
+            if ran := engine.phases.get(phase["name"]):
+                needed = phase["cpu_seconds"] * scale
+                turns = -(-ran.tasks // number)
+                times[phase["name"]] = max(needed / ran.tasks * turns, ran.seconds)
+                processor += needed
+        yield number, times, processor
 
 
 def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
         1 if sys.platform == "darwin" else 1024
     )
-
-
-def _rows(result: Simulated) -> Iterator[tuple[str, str]]:
-    yield "records", f"{result.records:,}"
-    yield "text", f"{result.records * RECORD / 1e9:,.1f} GB"
-    yield "tasks of pass 1", f"{result.tasks:,}"
-    yield "runs", f"{result.runs:,}"
-    yield "runs after each round", ", ".join(f"{count:,}" for count in result.merges) or "no rounds"
-    yield "regions", f"{result.regions:,}"
-    yield "borders", f"{result.borders:,}"
-    yield "parts", f"{result.parts:,}, {result.made:,} of them made"
-    yield "runs × parts", f"{result.slices:,}"
-    yield (
-        "read, written",
-        f"{result.bytes_read / 1e9:,.1f} GB, {result.bytes_written / 1e9:,.1f} GB",
-    )
-    for name, count in sorted(result.requests.items()):
-        yield {"object": "objects made"}.get(name, f"requests: {name}"), f"{count:,}"
-    total = sum(count for name, count in result.requests.items() if name != "object")
-    yield "requests", f"{total:,}"
-    yield "journal", f"{result.journal_bytes / 1e6:,.1f} MB"
-    if result.kept_bytes:
-        yield "list of kept work", f"{result.kept_bytes / 1e6:,.1f} MB"
-    if result.stopped_bytes:
-        yield "driver until stopped", f"{result.stopped_bytes / 2**20:,.0f} MiB at most"
-    yield (
-        "driver",
-        (
-            f"{result.peak_bytes / 2**20:,.0f} MiB at most, {result.base_bytes / 2**20:,.0f} MiB "
-            "before"
-        ),
-    )
-    yield "simulated in", f"{result.seconds:,.0f} s"
 
 
 def main() -> None:
@@ -396,21 +267,28 @@ def main() -> None:
         "--measured", type=Path, help="with --cores: output of `fastrec normalize --format json`"
     )
     given = parser.parse_args()
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), trim_blocks=True, lstrip_blocks=True
+    )
+    template: Any = environment.get_template("scale.txt").module
     if given.cores:
-        _print_cores(given.sizes, given.cores, json.loads(given.measured.read_text()))
+        measured = json.loads(given.measured.read_text())
+        print(template.cores_header())
+        for size in given.sizes:
+            for row in simulate_cores(size, given.cores, measured):
+                print(template.cores_row(size, *row), flush=True)
         return
     options = Options(schema="0.2.0", jobs=64, part_size=given.part_size)
     for records in map(int, given.records):
-        if given.nights:
-            results = [*simulate_nights(records, options, shard_text=given.shard_text)]
-        else:
-            results = [
+        results = (
+            simulate_nights(records, options, shard_text=given.shard_text)
+            if given.nights
+            else [
                 simulate(records, options, shard_text=given.shard_text, stop_after=given.stop_after)
             ]
+        )
         for result in results:
-            for name, value in _rows(result):
-                print(f"{name:<24} {value}")
-            print(flush=True)
+            print(template.simulated(result, result.records * RECORD), flush=True)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ the others.
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from fastrec.sorting.cuts import Border
 
@@ -18,6 +19,12 @@ _EVALUATION = len(b"evaluation-00\0")
 _HASH = slice(_EVALUATION, _EVALUATION + 64)
 _PREFIX = _HASH.stop + 1
 _MODEL = slice(_PREFIX + len(b"organization/model-"), _PREFIX + len(b"organization/model-000"))
+
+
+def shares(total: int, count: int) -> list[int]:
+    """Divide a number as evenly as possible."""
+    bounds = [total * number // count for number in range(count + 1)]
+    return [end - start for start, end in pairwise(bounds)]
 
 
 class SimulatedCorpus:
@@ -60,9 +67,8 @@ class SimulatedCorpus:
 
     def numbers(self, low: bytes | None, high: bytes | None) -> tuple[int, int]:
         """Return the numbers at which a range of keys begins and ends."""
-        return 0 if low is None else self.number(
-            low
-        ), self.records if high is None else self.number(high)
+        first = 0 if low is None else self.number(low)
+        return first, self.records if high is None else self.number(high)
 
     def narrow_in(self, first: int, last: int) -> int:
         """Return how many records of the narrow shard are between two numbers."""

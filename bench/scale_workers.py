@@ -3,20 +3,21 @@
 import contextlib
 import pickle
 import random
+import time
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from bench.scale_corpus import RECORD, SimulatedCorpus
+from bench.scale_corpus import RECORD, SimulatedCorpus, shares
 from fastrec.corpus.columns import columns_path
 from fastrec.corpus.writer import Written
-from fastrec.engine.base import Engine
+from fastrec.engine.base import OTHER_PHASE, PHASES, Engine
 from fastrec.limits import LIMITS
 from fastrec.normalize.pass1 import SortTask
 from fastrec.normalize.pass2 import PartTask
@@ -48,10 +49,10 @@ _WRITE = 32 << 20  # written at a time where storage takes objects in pieces
 _HASH = "0" * 32
 
 
-class Charged(msgspec.Struct, kw_only=True):
-    """What the workers did, and the storage requests for it."""
+class Simulated(msgspec.Struct, kw_only=True):
+    """The result of a simulation: what the workers did, and the storage requests for it."""
 
-    records: int
+    records: int = 0
     tasks: int = 0
     runs: int = 0
     merges: list[int] = []  # Runs that each round leaves.
@@ -63,17 +64,33 @@ class Charged(msgspec.Struct, kw_only=True):
     requests: Counter[str] = msgspec.field(default_factory=Counter)
     bytes_read: int = 0
     bytes_written: int = 0
+    journal_bytes: int = 0
+    kept_bytes: int = 0  # Size of the list of kept work.
+    seconds: float = 0.0
+    base_bytes: int = 0  # Peak memory before the simulation.
+    stopped_bytes: int = 0  # Peak memory until the run was interrupted, if it was.
+    peak_bytes: int = 0
 
 
-def reads_of(piece: RunSlice, stretch: int) -> int:
+class Phase(msgspec.Struct):
+    """The tasks of a phase of a run, and the seconds that the driver takes for them."""
+
+    tasks: int = 0
+    seconds: float = 0.0
+
+
+def reads_of(index_bytes: int, data_bytes: int, stretch: int) -> int:
     """Return about how many reads it takes to gather a slice of a run, its index and its data."""
-    index_bytes = piece.index_end - piece.index_start
-    data_bytes = piece.data_end - piece.data_start
     # The indexes of all runs take at least a quarter of a window, and their data two thirds: see
     # `gather`.
     index_stretch = max(stretch * index_bytes // max(data_bytes, 1), stretch * 3 // 8, 64)
     index_reads = max(-(-(index_bytes - index_stretch // 2) // index_stretch), 1)
     return index_reads + -(-data_bytes // stretch)
+
+
+def _stretch(slices: Sequence[RunSlice], window_bytes: int) -> int:
+    """How many bytes of each slice are read at a time."""
+    return max(window_bytes * 2 // 3 // max(len(slices), 1), 1)
 
 
 class _PartRange(msgspec.Struct, frozen=True, gc=False):
@@ -98,11 +115,13 @@ class SimulatedWorkers(Engine):
 
     jobs = 64
 
-    def __init__(self, corpus: SimulatedCorpus, lines: list[int], rng: random.Random) -> None:
-        self.result = Charged(records=0)
+    def __init__(self, corpus: SimulatedCorpus, lines: list[int]) -> None:
+        self.phases: dict[str, Phase] = {}
+        self.in_phases = 0.0  # seconds, from the first task of each phase to its last result
+        self.result = Simulated()
         self.staged: list[str] = []  # Paths of the parts that were made.
         self._corpus = corpus
-        self._rng = rng
+        self._rng = random.Random(0)
         self._lines = lines  # of each shard but the narrow one
         self._starts = [
             0,
@@ -118,7 +137,8 @@ class SimulatedWorkers(Engine):
     ) -> Iterator[tuple[int, Any]]:
         """Yield the results of tasks, pickled as from another process.
 
-        Tasks that are not simulated run as they are.
+        Tasks that are not simulated run as they are. The time between two tasks is the driver's: it
+        uses a result, and makes the next task.
         """
         tasks: dict[str, Callable[[Any], Any]] = {
             "sort_pieces": self._sort,
@@ -127,15 +147,22 @@ class SimulatedWorkers(Engine):
             "make_part": self._make_part,
             "_partition": self._partition,
             "_count": self._count,
-            "_task_unchanged": lambda _: True,
-            "_files_unchanged": lambda _: True,
-            "_take_part": lambda _: True,
+            **dict.fromkeys(("_task_unchanged", "_files_unchanged", "_take_part"), lambda _: True),
         }
         simulated = tasks.get(task.__name__, task)
         if task.__name__ == "merge_some":
             self.result.merges.append(0)
+        phase = self.phases.setdefault(PHASES.get(task.__name__, OTHER_PHASE), Phase())
+        first = before = time.process_time()
         for number, argument in enumerate(arguments):
-            yield number, pickle.loads(pickle.dumps(simulated(argument)))
+            pickle.dumps(argument)
+            phase.tasks += 1
+            phase.seconds += time.process_time() - before
+            result = pickle.loads(pickle.dumps(simulated(argument)))
+            before = time.process_time()
+            yield number, result
+        phase.seconds += time.process_time() - before
+        self.in_phases += time.process_time() - first
 
     def remove(self, *paths: str) -> None:
         """Remove files, most of which are not there."""
@@ -152,15 +179,14 @@ class SimulatedWorkers(Engine):
     def _sort(self, task: SortTask) -> SortResult:
         """Simulate a task of pass 1."""
         name = f"{task.number:06d}-{self._rng.randrange(1 << 32):08x}"
-        at_once = task.run_bytes // (RECORD + _IN_MEMORY)
         waiting = 0
         pieces: list[PieceCounts] = []
         runs: list[Run] = []
         statistics: list[tuple[int, LineStatistics]] = []
-        for piece in task.pieces:
+        are_narrow = [piece.shard == len(self._lines) for piece in task.pieces]
+        for piece, is_narrow in zip(task.pieces, are_narrow, strict=True):
             size = piece.slice.shard.size
             self._read(size, _INPUT_READ)
-            is_narrow = piece.shard == len(self._lines)
             lines = self._corpus.narrow if is_narrow else self._lines[piece.shard]
             self._pieces[piece.shard] = piece.number
             waiting += lines
@@ -169,20 +195,13 @@ class SimulatedWorkers(Engine):
             )
             first, last = sorted(self._keys(2, is_narrow=is_narrow))
             pieces.append(PieceCounts(piece=piece, read=read, first=first, last=last))
-            one = LineStatistics(versions=Counter({"0.2.0": lines}), recipes=self._recipes)
-            statistics.append((piece.number, one))
-        narrow_only = all(piece.shard == len(self._lines) for piece in task.pieces)
+            counts = LineStatistics(versions=Counter({"0.2.0": lines}), recipes=self._recipes)
+            statistics.append((piece.number, counts))
         while waiting:
-            count = min(waiting, at_once)
+            count = min(waiting, task.run_bytes // (RECORD + _IN_MEMORY))
             waiting -= count
             path = f"{task.directory}/run-{name}-{len(runs):04d}"
-            runs.append(
-                self._run(path, count, fences=-(-count // BLOCK_ROWS), is_narrow=narrow_only)
-            )
-            fences = runs[-1].fences
-            runs[-1] = msgspec.structs.replace(
-                runs[-1], fences=fences[:: -(-len(fences) // task.most_fences)]
-            )
+            runs.append(self._run(path, count, task.most_fences, is_narrow=all(are_narrow)))
         rejects = f"{task.directory}/rejects-{name}"
         path = f"{task.directory}/statistics-{name}"
         size, hash_ = write_blocks(path, statistics, compressed=True)
@@ -210,36 +229,35 @@ class SimulatedWorkers(Engine):
         if not is_narrow:
             return [corpus.key(int(self._rng.random() * corpus.records)) for _ in range(count)]
         first, last = corpus.narrow_first, corpus.narrow_last - 1
-        return [
-            corpus.key(first + (last - first) * at // max(count - 1, 1), is_narrow=True)
-            for at in range(count)
-        ]
+        numbers = [first + (last - first) * at // max(count - 1, 1) for at in range(count)]
+        return [corpus.key(number, is_narrow=True) for number in numbers]
 
-    def _run(self, path: str, records: int, *, fences: int, is_narrow: bool = False) -> Run:
+    def _run(self, path: str, records: int, most_fences: int, *, is_narrow: bool = False) -> Run:
         index_bytes = records * _INDEX
         self._write(records * RECORD)
         self._write(index_bytes)
-        keys = sorted(self._keys(fences, is_narrow=is_narrow))
-        rows = range(0, records, BLOCK_ROWS)
-        made = [
-            Fence(key, row * _INDEX, row * RECORD) for key, row in zip(keys, rows, strict=False)
+        rows = range(0, records if most_fences else 0, BLOCK_ROWS)
+        keys = sorted(self._keys(len(rows), is_narrow=is_narrow))
+        fences = [
+            Fence(key, row * _INDEX, row * RECORD) for key, row in zip(keys, rows, strict=True)
         ]
-        return Run(path, records, records * RECORD, index_bytes, made, self._hash(), self._hash())
+        fences = fences[:: -(-len(rows) // max(most_fences, 1)) or 1]
+        return Run(path, records, records * RECORD, index_bytes, fences, self._hash(), self._hash())
 
     def _merge(self, task: MergeTask) -> Run:
         """Simulate merging runs. Keys are spread evenly."""
         self.result.merges[-1] += 1
         self._gather(task.slices, task.window_bytes)
         records = sum(piece.data_end - piece.data_start for piece in task.slices) // RECORD
-        run = self._run(f"{task.directory}/merged-{task.number:06d}-{_HASH[:8]}", records, fences=0)
+        run = self._run(f"{task.directory}/merged-{task.number:06d}-{_HASH[:8]}", records, 0)
         if task.regions is None:
             return run
         self._read(1, _INPUT_READ)
-        bounds = array("Q", (0, 0))
-        for key in next(read_blocks(task.regions)):
-            before = records * self._corpus.number(key) // self._corpus.records
+        numbers = map(self._corpus.number, next(read_blocks(task.regions)))
+        shares = [records * number // self._corpus.records for number in numbers]
+        bounds = array("Q")
+        for before in (0, *shares, records):
             bounds.extend((before * _INDEX, before * RECORD))
-        bounds.extend((run.index_bytes, run.data_bytes))
         return msgspec.structs.replace(run, bounds=bounds.tobytes())
 
     def _plan_region(self, task: RegionTask) -> Region:
@@ -254,19 +272,19 @@ class SimulatedWorkers(Engine):
             if not is_touched:
                 return Region(is_unchanged=True)
         self._gather_keys([*task.slices, *task.base], task.window_bytes)
-        borders = self._borders(task.path, first, last)
-        return Region(borders[0], task.path) if borders else Region()
+        border, files = self._borders(task.path, first, last)
+        return Region(border, task.path) if files else Region()
 
-    def _borders(self, path: str, first: int, last: int) -> tuple[bytes, FileDigest] | None:
-        """Write the borders of a range; return the first one, and the file."""
+    def _borders(self, path: str, first: int, last: int) -> tuple[bytes, list[FileDigest]]:
+        """Write the borders of a range; return the first one, and the file if there are any."""
         borders = list(self._corpus.borders(first, last))
         if not borders:
-            return None
+            return b"", []
         file = write_borders(path, borders)
         self._write(file.size)
         self._read(file.size, _BLOCKS_READ)
         self.result.borders += len(borders)
-        return borders[0][0], file
+        return borders[0][0], [file]
 
     def _make_part(self, task: PartTask) -> Part:
         """Simulate a task of pass 2."""
@@ -275,42 +293,40 @@ class SimulatedWorkers(Engine):
         self._gather(task.slices, task.window_bytes, (last - first) * RECORD)
         self.result.made += 1
         self.result.slices += len(task.slices)
-        part = self._parts[task.statistics_prefix] = _PartRange(
+        prefix = task.statistics_prefix
+        part = self._parts[prefix] = _PartRange(
             first, last, corpus.narrow_in(first, last), self._pieces[-1]
         )
         self.staged.append(task.path)
         text = part.records * RECORD
-        sizes = {"hash": part.records * _CENSUS, "id": part.records * _CENSUS, "counts": _COUNTS}
-        border = b""
+        census = part.records * _CENSUS
+        sizes = {"hash": census, "id": census, "counts": _COUNTS}
         if task.is_kept:  # then these files are compressed
             sizes["index"] = part.records * _INDEX
             sizes = {name: size // _KEPT_SHARE for name, size in sizes.items()}
-        files = [
-            FileDigest(f"{task.statistics_prefix}-{name}", size, self._hash())
-            for name, size in sizes.items()
-        ]
-        if task.is_kept and (
-            borders := self._borders(f"{task.statistics_prefix}-borders", first, last)
-        ):
-            border, file = borders
-            files.append(file)
+        files = [FileDigest(f"{prefix}-{name}", size, self._hash()) for name, size in sizes.items()]
+        border = b""
+        if task.is_kept:
+            border, borders = self._borders(f"{prefix}-borders", first, last)
+            files += borders
         columns = FileDigest(columns_path(task.path), part.records * _COLUMNS, _HASH * 2)
         self.staged.append(columns.path)
-        for size in (text // _PART_SHARE, columns.size, *sizes.values()):
+        packed = text // _PART_SHARE
+        for size in (packed, columns.size, *sizes.values()):
             self._write(size)
         self.result.requests["rename"] += 1 + len(files)
         return Part(
             number=task.number,
             fingerprint=task.fingerprint,
             low=task.low,
-            written=Written(text // _PART_SHARE, _HASH * 2, text, _HASH * 2),
+            written=Written(packed, _HASH * 2, text, _HASH * 2),
             records=part.records,
             first=corpus.key(first),
             last=corpus.key(last - 1),
             left_out={},
             files=tuple(files),
             path=task.path,
-            statistics_prefix=task.statistics_prefix,
+            statistics_prefix=prefix,
             index_bytes=sizes.get("index", 0),
             border=border,
             columns=columns,
@@ -321,11 +337,8 @@ class SimulatedWorkers(Engine):
         prefix, _, name = path.rpartition("-")
         if prefix not in self._parts:
             return read_blocks(path)
-        return (
-            self._counts_of(self._parts[prefix])
-            if name == "counts"
-            else self._list_of(self._parts[prefix])
-        )
+        make = self._counts_of if name == "counts" else self._list_of
+        return make(self._parts[prefix])
 
     def _counts_of(self, part: _PartRange) -> Iterator[Any]:
         """Yield the counts of a part."""
@@ -334,8 +347,7 @@ class SimulatedWorkers(Engine):
         tally = Tally()
         records = part.records
         tally.interaction_types["single_turn"] = tally.schema_versions["0.2.0"] = records
-        for model in range(_MODELS):
-            share = records * (model + 1) // _MODELS - records * model // _MODELS
+        for model, share in enumerate(shares(records, _MODELS)):
             latency = Counter({600 + 7 * bucket + model: 3 for bucket in range(40)})
             right = share // 2
             tally.models[b"evaluation", b"model-%03d" % model] = ModelTally(
@@ -365,25 +377,18 @@ class SimulatedWorkers(Engine):
     def _list_of(self, part: _PartRange) -> Iterator[Any]:
         """Yield a block of census rows; the driver holds one block of each list."""
         self._read(part.records * _CENSUS, _BLOCKS_READ)
-        counts = (_MODELS,) * 4
+        first = part.first
+        more = (*(_MODELS,) * 4, bytes(3_000))
         yield [
-            (
-                b"evaluation",
-                b"%012d%052d" % (part.first, row),
-                b"%012d-%d" % (part.first, row),
-                *counts,
-                bytes(3_000),
-            )
+            (b"evaluation", b"%012d%052d" % (first, row), b"%012d-%d" % (first, row), *more)
             for row in range(20)
         ]
 
     def _partition(self, task: Any) -> str:
         """Simulate partitioning the census of some parts."""
         for prefix in task.prefixes:
-            size = self._parts[prefix].records * _CENSUS
-            for _ in range(2):
-                self._read(size, _BLOCKS_READ)
-            self.result.bytes_written += 2 * size
+            self._read_census(self._parts[prefix].records)
+            self.result.bytes_written += 2 * self._parts[prefix].records * _CENSUS
         for _ in range(2 * task.partitions):
             self._write(0)
         return str(task.target)
@@ -392,35 +397,36 @@ class SimulatedWorkers(Engine):
         """Simulate counting a group of parts, or a partition of a large one."""
         share = self._corpus.total // len(task.prefixes) // LIMITS.census_partitions
         for prefix in task.prefixes:
-            records = self._parts[prefix].records if prefix in self._parts else share
-            for _ in range(2):
-                self._read(records * _CENSUS, _BLOCKS_READ)
+            self._read_census(self._parts[prefix].records if prefix in self._parts else share)
         return Census({b"evaluation": QuestionCounts(questions=1)})
+
+    def _read_census(self, records: int) -> None:
+        """Read both lists of the census of some records."""
+        for _ in range(2):
+            self._read(records * _CENSUS, _BLOCKS_READ)
 
     def _gather(self, slices: list[RunSlice], window_bytes: int, most: int | None = None) -> None:
         """Read slices.
 
         Of runs, only the records of the part are read, which are about `most` bytes together.
         """
-        stretch = max(window_bytes * 2 // 3 // max(len(slices), 1), 1)
+        stretch = _stretch(slices, window_bytes)
         held = sum(piece.data_end - piece.data_start for piece in slices if not piece.is_part)
         for piece in slices:
-            if most is not None and most < held and not piece.is_part:
-                size = (piece.data_end - piece.data_start) * most // held
-                piece = msgspec.structs.replace(piece, data_end=piece.data_start + size)
+            index = piece.index_end - piece.index_start
+            size = piece.data_end - piece.data_start
             if piece.is_part:  # compressed, and read as a whole
-                self._read((piece.data_end - piece.data_start) // _PART_SHARE, _INPUT_READ)
-                self._read(piece.index_end - piece.index_start, _BLOCKS_READ)
-            else:
-                self.result.requests["read"] += reads_of(piece, stretch)
-                self.result.bytes_read += (
-                    piece.index_end - piece.index_start + piece.data_end - piece.data_start
-                )
+                self._read(size // _PART_SHARE, _INPUT_READ)
+                self._read(index, _BLOCKS_READ)
+                continue
+            if most is not None and most < held:
+                size = size * most // held
+            self.result.requests["read"] += reads_of(index, size, stretch)
+            self.result.bytes_read += index + size
 
     def _gather_keys(self, slices: list[RunSlice], window_bytes: int) -> None:
-        stretch = max(window_bytes * 2 // 3 // max(len(slices), 1), 1)
         for piece in slices:
-            self._read(piece.index_end - piece.index_start, stretch)
+            self._read(piece.index_end - piece.index_start, _stretch(slices, window_bytes))
 
     def _read(self, size: int, at_once: int) -> None:
         self.result.requests["read"] += max(-(-size // at_once), 1)

@@ -20,8 +20,6 @@ from fastrec.commands.generate.text import Rng, phrase_tables
 from fastrec.schemas.hashes import LIST_HASHES
 
 Record = dict[str, Any]
-Shards = Iterator[tuple[str, Iterator[bytes]]]
-Write = Callable[[int], str]
 
 _METRICS = ("acc", "acc_norm", "exact_match", "f1", "judge_score", "bleu")
 _TOOLS = ("read_file", "search", "run_command", "edit_file", "http_get", "query_table")
@@ -77,18 +75,6 @@ def _attributed(turn_idx: int, source: str, extracted: str) -> list[Record]:
             "is_terminal": True,
         }
     ]
-
-
-def _shards(
-    seed: int, names: list[str], models: int, make: Callable[[int, Rng], Callable[..., Any]]
-) -> Shards:
-    """One shard per evaluation and model; `make` gives the lines of an evaluation."""
-    for number, name in enumerate(names):
-        place = (seed << 32) + (number << 8)
-        lines_of = make(seed, Rng(place))
-        for model in map(_Model, range(models)):
-            rng = Rng(place + model.number + 1)
-            yield f"{name}-{model.name.replace('/', '_')}", lines_of(name, model, rng)
 
 
 # Many small evaluations
@@ -232,14 +218,24 @@ def _document(seed: int, rng: Rng, number: int) -> str:
     )
 
 
-SHAPES: dict[str, Callable[[int], Shards]] = {
-    "many-evaluations": lambda seed: _shards(
-        seed,
+# What makes the lines of an evaluation, the names of all evaluations, and the number of models.
+_Make = Callable[[int, Rng], Callable[[str, _Model, Rng], Iterator[bytes]]]
+SHAPES: dict[str, tuple[_Make, list[str], int]] = {
+    "many-evaluations": (
+        _small_evaluation,
         [f"suite_{number % 17}_subject_{number:03d}" for number in range(300)],
         3,
-        _small_evaluation,
     ),
-    "transcripts": lambda seed: _shards(
-        seed, [f"agent_world_{number}" for number in range(6)], 8, _environment
-    ),
+    "transcripts": (_environment, [f"agent_world_{number}" for number in range(6)], 8),
 }
+
+
+def shards_of(shape: str, seed: int) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """One shard per evaluation and model."""
+    make, names, models = SHAPES[shape]
+    for number, name in enumerate(names):
+        place = (seed << 32) + (number << 8)
+        lines_of = make(seed, Rng(place))
+        for model in map(_Model, range(models)):
+            rng = Rng(place + model.number + 1)
+            yield f"{name}-{model.name.replace('/', '_')}", lines_of(name, model, rng)

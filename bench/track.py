@@ -33,7 +33,7 @@ from bench.figures import (
     trials_of,
 )
 from bench.history import append, compare, line_of, machine, read, worse
-from bench.nights import CORPUS, Nights
+from bench.nights import CORPUS, better_night, measure_nights
 from bench.tables import comparison_table
 from bench.trials import Results, run_trials
 
@@ -54,12 +54,12 @@ class _Session:
         self._stages: dict[str, Stage] = {}
         self._results: Results = {}
         self.calibration = float("inf")
-        self.nights: Nights | None = None
-        if chosen in {"nights", "all"}:
-            if available(CORPUS):
-                self.nights = Nights(rounds)
-            else:
-                print(f"no nights: {CORPUS} needs the real records")
+        self._with_nights = chosen in {"nights", "all"}
+        if self._with_nights and not available(CORPUS):
+            print(f"no nights: {CORPUS} needs the real records")
+            self._with_nights = False
+        self.nights: dict[str, Value] = {}
+        self.picture = ""  # of the nights of a week
 
     def measure(self, names: set[str] | None = None) -> None:
         """Measure all figures, or only those with the given names."""
@@ -70,15 +70,18 @@ class _Session:
                 self._stages[stage.name] = better_stage(self._stages.get(stage.name, stage), stage)
         wanted = [figure for figure in self._figures if names is None or figure.name in names]
         self._results = run_trials(trials_of(wanted), rounds=self._rounds, known=self._results)
-        if self.nights and (names is None or names & self.nights.values.keys()):
-            self.nights.measure()
+        if self._with_nights and (names is None or names & self.nights.keys()):
+            nights, picture = measure_nights(self._rounds)
+            self.picture = picture or self.picture
+            for night in nights:
+                self.nights[night.name] = better_night(self.nights.get(night.name, night), night)
         self.calibration = min(self.calibration, calibrate())
 
     def values(self) -> list[Value]:
         """All figures."""
         stages = stage_values(self._stages.values(), self.calibration)
-        nights = self.nights.values.values() if self.nights else ()
-        return [*stages, *trial_values(self._figures, self._results, self.calibration), *nights]
+        trials = trial_values(self._figures, self._results, self.calibration)
+        return [*stages, *trials, *self.nights.values()]
 
 
 class _Stages(msgspec.Struct):
@@ -111,42 +114,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if load > _BUSY:
         print(f"warning: this machine is busy (load {load:.1f}), which makes figures worse")
     sets = [name for name in SETS if name != "large"] if options.set == "all" else [options.set]
-    figures = [
-        figure
-        for figure in figures_of(sets)
-        if not any(text in figure.name for text in options.without)
-    ]
+    figures = figures_of(sets, options.without)
     for trial in trials_of(figures):
         corpus(trial.corpus)
     started = time.perf_counter()
     session = _Session(options.set, figures, options.rounds or _ROUNDS.get(options.set, 2))
-    session.measure()
     history = read()
-    comparisons = compare(session.values(), history, machine())
-    if suspects := worse(comparisons):
-        names = [suspect.value.name for suspect in suspects]
-        print(f"measuring again: {', '.join(names)}")
-        session.measure(set(names))
+    suspects: set[str] | None = None
+    for _ in range(2):
+        if suspects:
+            print(f"measuring again: {', '.join(sorted(suspects))}")
+        session.measure(suspects)
         comparisons = compare(session.values(), history, machine())
-    if session.nights:
-        print(f"\n{session.nights.table()}")
-        _write_picture(session.nights.picture, OUT if options.dry_run else _ASSETS)
+        suspects = {comparison.value.name for comparison in worse(comparisons)}
+        if not suspects:
+            break
+    if session.picture:
+        path = (OUT if options.dry_run else _ASSETS) / "nights.svg"
+        path.write_text(session.picture)
+        print(f"wrote {path.relative_to(_ROOT)}")
     print(f"\n{comparison_table(comparisons)}\n")
     seconds = time.perf_counter() - started
     print(f"{machine()}; calibration {session.calibration:.4f} s; took {seconds:.0f} s")
-    for comparison in worse(comparisons):
-        print(f"WORSE: {comparison.value.name}")
+    for name in sorted(suspects or ()):
+        print(f"WORSE: {name}")
     if not options.dry_run:
         append(line_of(session.values(), session.calibration, load))
-    wrong = session.nights and any(value.error for value in session.nights.values.values())
-    return 1 if wrong or worse(comparisons) else 0
-
-
-def _write_picture(picture: str, folder: Path) -> None:
-    if picture:
-        path = folder / "nights.svg"
-        path.write_text(picture)
-        print(f"wrote {path.relative_to(_ROOT)}")
+    wrong = any(night.error for night in session.nights.values())
+    return 1 if wrong or suspects else 0
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,15 +5,15 @@ counts. Long trials run once.
 """
 
 import shutil
-from collections.abc import Callable, Container, Iterable, Mapping
-from itertools import groupby
+from collections.abc import Container, Iterable, Mapping
+from itertools import groupby, product
 from pathlib import Path
 from tempfile import mkdtemp
 
 import msgspec
 
-from bench.contenders import CONTENDERS, command_of
-from bench.corpora import LEVEL, OUT, corpus
+from bench.contenders import command_of
+from bench.corpora import OUT, corpus
 from bench.measure import Job, Measured, measure
 
 JOBS = 2
@@ -48,7 +48,6 @@ def run_trials(
     trials: Iterable[Trial],
     *,
     rounds: int = 3,
-    notify: Callable[[str], None] = print,
     known: Results | None = None,
     twice: Container[Trial] = (),
 ) -> dict[Trial, Measured]:
@@ -61,25 +60,18 @@ def run_trials(
     best: dict[Trial, Measured] = dict(known or {})
     wanted = sorted(dict.fromkeys(trials), key=lambda trial: trial.group)
     for name, group in groupby(wanted, key=lambda trial: trial.group):
-        notify(
+        print(
             f"{name}: {corpus(name).text_bytes / 1e6:,.0f} MB of text in "
             f"{len(corpus(name).shards):,} shards"
         )
-        some = list(group)
-        for number in range(rounds):
-            for trial in some:
-                previous = best.get(trial)
-                if (
-                    number
-                    and previous
-                    and (previous.error or previous.seconds > _LONG or trial.beside)
-                ):
-                    continue
-                if number > 1 and trial in twice:
-                    continue
-                result = _run(trial)
-                best[trial] = better(previous, result) if previous else result
-                notify(f"  {_described(trial)}: {result.error or f'{result.seconds:.2f} s'}")
+        for number, trial in product(range(rounds), list(group)):
+            previous = best.get(trial)
+            is_done = previous and (previous.error or previous.seconds > _LONG or trial.beside)
+            if (number and is_done) or (number > 1 and trial in twice):
+                continue
+            result = _run(trial)
+            best[trial] = better(previous, result) if previous else result
+            print(f"  {_described(trial)}: {result.error or f'{result.seconds:.2f} s'}")
     return best
 
 
@@ -87,37 +79,28 @@ def better(one: Measured, other: Measured) -> Measured:
     """The shorter times and the larger memory of two runs: sampling can miss a peak."""
     if one.error or other.error:
         return other if one.error else one
-    return Measured(
-        seconds=min(one.seconds, other.seconds),
-        cpu_seconds=min(one.cpu_seconds, other.cpu_seconds),
-        peak_bytes=max(one.peak_bytes, other.peak_bytes),
-        output_bytes=other.output_bytes,
-        read_bytes=min(one.read_bytes, other.read_bytes),
-        written_bytes=min(one.written_bytes, other.written_bytes),
-    )
+    shorter = ("seconds", "cpu_seconds", "read_bytes", "written_bytes")
+    least = {name: min(getattr(one, name), getattr(other, name)) for name in shorter}
+    return msgspec.structs.replace(other, peak_bytes=max(one.peak_bytes, other.peak_bytes), **least)
 
 
 def _run(trial: Trial) -> Measured:
     source = corpus(trial.corpus)
-    OUT.mkdir(parents=True, exist_ok=True)
     folder = Path(mkdtemp(prefix="trial-", dir=OUT))
     output = folder / "output"
     scratch = folder / "scratch"
     output.mkdir()
     scratch.mkdir()
-    inputs = (
-        (str(source.directory),) if trial.every == 1 else tuple(map(str, source.paths(trial.every)))
-    )
+    inputs = [source.directory] if trial.every == 1 else source.paths(trial.every)
     job = Job(
-        inputs=inputs,
+        inputs=tuple(map(str, inputs)),
         output=str(output),
         scratch=str(scratch),
         jobs=trial.jobs,
-        level=LEVEL,
         options=trial.options,
     )
     try:
-        measured = measure(command_of(CONTENDERS[trial.contender], job))
+        measured = measure(command_of(trial.contender, job))
         written = sum(path.stat().st_size for path in output.rglob("*.zst"))
         return msgspec.structs.replace(measured, output_bytes=written)
     finally:

@@ -1,6 +1,7 @@
 """The logic of the benchmarks: comparing, storing and formatting. No test measures time."""
 
 import json
+import re
 import sys
 from itertools import islice
 from pathlib import Path
@@ -17,11 +18,11 @@ from bench.core_seconds import by_category, parse_report, profile_table
 from bench.figures import FIGURES, Stage, Value, better_stage, stage_values, trial_values
 from bench.history import HistoryLine, Machine, append, compare, line_of, machine, read, worse
 from bench.measure import Job, Measured, measure
-from bench.peer_tables import Row, Sheet, full_tables, put_block, short_table
-from bench.plots import Point, plot
+from bench.peer_tables import Row, Sheet, blocks_of, put_block
+from bench.plots import render
 from bench.real import shard_lines
 from bench.report import page
-from bench.shapes import SHAPES
+from bench.shapes import SHAPES, shards_of
 from bench.tables import comparison_table, number
 from bench.trials import Trial, better, run_trials
 from fastrec.judge.judge import Judge
@@ -35,16 +36,17 @@ HERE = Machine("a processor", 2)
 def value(
     relative: float | None, *, better: str = "lower", of: str = "mixed-1", name: str = "figure"
 ) -> Value:
-    return Value(
-        name=name, title="", value=relative, unit="×", better=better, relative=relative, of=of
-    )
+    return Value(name=name, value=relative, unit="×", better=better, relative=relative, of=of)
 
 
 def lines_of(*values: Value, where: Machine = HERE) -> list[HistoryLine]:
     return [msgspec.structs.replace(line_of([each], 1.0, 0.0), machine=where) for each in values]
 
 
-def run(**fields: float) -> Measured:
+BY_NAME = {figure.name: figure for figure in FIGURES}
+
+
+def run(**fields: Any) -> Measured:
     return Measured(**{"seconds": 1.0, "cpu_seconds": 1.0, "peak_bytes": 1, **fields})
 
 
@@ -95,9 +97,8 @@ def test_throughput_is_compared_relative_to_the_calibration() -> None:
 
 
 def test_seconds_are_relative_to_the_calibration_and_ratios_are_not() -> None:
-    by_name = {figure.name: figure for figure in FIGURES}
-    ten = by_name["ten lines"]
-    floor = by_name["normalize / recompression, mixed"]
+    ten = BY_NAME["ten lines"]
+    floor = BY_NAME["normalize / recompression, mixed"]
     results = {
         ten.trials[0]: run(seconds=0.3),
         floor.trials[0]: run(seconds=3.5),
@@ -111,14 +112,13 @@ def test_seconds_are_relative_to_the_calibration_and_ratios_are_not() -> None:
 
 
 def test_the_error_of_a_failed_peer_replaces_the_figure() -> None:
-    figure = next(figure for figure in FIGURES if figure.name == "normalize vs Polars, mixed")
-    polars = run()
-    polars = msgspec.structs.replace(polars, error="ComputeError")
-    found = trial_values([figure], {figure.trials[0]: run(), figure.trials[1]: polars}, 1.0)[0]
-    assert found.value is None
-    assert found.error == "Polars: ComputeError"
-    assert line_of([found], 1.0, 0.0).figures == {}
-    assert "ComputeError" in comparison_table(compare([found], [], HERE))
+    figure = BY_NAME["normalize vs Polars, mixed"]
+    runs = (run(), run(error="ComputeError"))
+    values = trial_values([figure], dict(zip(figure.trials, runs, strict=True)), 1.0)
+    assert values[0].value is None
+    assert values[0].error == "Polars: ComputeError"
+    assert line_of(values, 1.0, 0.0).figures == {}
+    assert "ComputeError" in comparison_table(compare(values, [], HERE))
 
 
 def test_the_better_of_two_runs_of_a_stage_counts() -> None:
@@ -131,8 +131,12 @@ def test_the_better_of_two_runs_of_a_stage_counts() -> None:
 
 
 def test_names_of_figures_are_unique() -> None:
-    names = [figure.name for figure in FIGURES]
-    assert len(names) == len(set(names))
+    assert len(FIGURES) == len(BY_NAME)
+
+
+def test_every_contender_of_a_table_is_defined() -> None:
+    contenders = peer_tables._TABLE["contenders"].values()
+    assert {label for labels in contenders for label in labels} <= set(CONTENDERS)
 
 
 def test_every_corpus_of_a_figure_is_defined() -> None:
@@ -215,9 +219,10 @@ def test_the_report_is_self_contained() -> None:
 
 @pytest.mark.parametrize("values", [[0.0], [1.0], [-0.1, 0.2], [3.0, 2.0, 1.0]])
 def test_all_values_can_be_plotted(values: list[float]) -> None:
-    drawn = plot([Point(each, "run") for each in values], None)
-    assert len(drawn["dots"]) == len(values)
-    assert all(0 <= y <= 120 for _, y, _ in drawn["dots"])
+    drawn = render("plot", [(each, "run") for each in values], None)
+    heights = re.findall(r'cy="([^"]*)"', drawn)
+    assert len(heights) == len(values)
+    assert all(0 <= float(height) <= 120 for height in heights)
 
 
 @pytest.mark.parametrize(
@@ -245,12 +250,11 @@ def test_a_corpus_is_cached_until_its_plan_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(corpora, "OUT", tmp_path)
-    plan = corpora.CORPORA["ten-lines"]
     first = corpora.corpus("ten-lines")
     assert first.lines == 10
     assert sum(len(list(shard_lines(path))) for path in first.paths()) == 10
     assert corpora.corpus("ten-lines") == first
-    changed = msgspec.structs.replace(plan, recipe=msgspec.structs.replace(plan.recipe, records=11))
+    changed = {**corpora.CORPORA["ten-lines"], "records": 11}
     monkeypatch.setitem(corpora.CORPORA, "ten-lines", changed)
     assert corpora.corpus("ten-lines").lines == 11
     assert not first.directory.exists()
@@ -263,7 +267,7 @@ SIZES = {"many-evaluations": (700, 30_000), "transcripts": (30_000, 600_000)}
 def test_shapes_have_valid_records_of_the_newest_version(shape: str) -> None:
     judge = Judge()
     (low, high) = SIZES[shape]
-    for _, shard in islice(SHAPES[shape](1), 4):
+    for _, shard in islice(shards_of(shape, 1), 4):
         lines = list(shard)
         batch = judge.judge_chunk(b"\n".join(lines) + b"\n", bytearray())
         assert (batch.versions["0.3.0"], batch.slow, batch.rejected) == (len(lines), 0, [])
@@ -273,10 +277,13 @@ def test_shapes_have_valid_records_of_the_newest_version(shape: str) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_text_of_a_shape_depends_on_the_seed_alone(shape: str) -> None:
     """The shards can be made in any order."""
-    first, second = ([list(shard) for _, shard in islice(SHAPES[shape](1), 2)] for _ in "ab")
-    last_first = [shard for _, shard in islice(SHAPES[shape](1), 2)][::-1]
-    assert first == second == [list(shard) for shard in last_first][::-1]
-    assert first != [list(shard) for _, shard in islice(SHAPES[shape](2), 2)]
+
+    def made(seed: int, step: int = 1) -> list[list[bytes]]:
+        shards = [shard for _, shard in islice(shards_of(shape, seed), 2)]
+        return [list(shard) for shard in shards[::step]]
+
+    assert made(1) == made(1) == made(1, -1)[::-1]
+    assert made(1) != made(2)
 
 
 REPORT = """\
@@ -338,7 +345,7 @@ def test_trials_in_no_figure_run_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "_run", lambda trial: ran.append(trial) or run())
     often = Trial("a", "ten-lines")
     seldom = Trial("b", "ten-lines")
-    run_trials([often, seldom], rounds=5, notify=lambda _: None, twice={seldom})
+    run_trials([often, seldom], rounds=5, twice={seldom})
     assert ran == [often, seldom] * 2 + [often] * 3
 
 
@@ -349,86 +356,71 @@ def test_a_large_corpus_is_compared_with_real_x10_just_before_and_after(
 
     Real-x10 takes 10, 20, 10 and 20 s, of which the mean counts.
     """
-    figure = next(
-        one for one in FIGURES if one.name == "MB/s of normalize / real-x10, shuffled-20GB"
-    )
+    figure = BY_NAME["MB/s of normalize / real-x10, shuffled-20GB"]
     sizes = {"real-x10": 300_000_000, "shuffled-20GB": 2_000_000_000}
-    monkeypatch.setattr(trials, "corpus", lambda _: corpora.Corpus("", "", (), 1, 1, 1))
-    monkeypatch.setattr(
-        figures, "corpus", lambda name: corpora.Corpus(name, "", (), 1, sizes[name], 1)
-    )
+    for module in (trials, figures):
+        monkeypatch.setattr(
+            module, "corpus", lambda name: corpora.Corpus(name, "", (), 1, sizes[name], 1)
+        )
+    ran: list[Trial] = []
+    seconds = [10.0, 20.0, 100.0, 10.0, 20.0]
     monkeypatch.setattr(
         trials, "_run", lambda trial: ran.append(trial) or run(seconds=seconds.pop(0))
     )
-    ran: list[Trial] = []
-    seconds = [10.0, 20.0, 100.0, 10.0, 20.0]
-    results = run_trials(figure.trials, rounds=2, notify=lambda _: None)
-    assert [(trial.corpus, trial.group) for trial in ran] == [
-        (name, "shuffled-20GB")
-        for name in ("real-x10", "real-x10", "shuffled-20GB", "real-x10", "real-x10")
-    ]
-    (found,) = trial_values([figure], results, 1.0)
-    assert found.value == pytest.approx(20 / (300 / 15))
+    results = run_trials(figure.trials, rounds=2)
+    around = ["real-x10"] * 2
+    assert [trial.corpus for trial in ran] == [*around, "shuffled-20GB", *around]
+    assert {trial.group for trial in ran} == {"shuffled-20GB"}
+    (value,) = trial_values([figure], results, 1.0)
+    assert value.value == pytest.approx(20 / (300 / 15))
 
 
-def test_the_pages_say_how_peers_were_measured() -> None:
+@pytest.fixture
+def blocks() -> dict[str, str]:
+    """The blocks of all pages, for three contenders on one corpus."""
+    results = {
+        "fastrec normalize": run(seconds=2.0),
+        "DuckDB": run(seconds=5.0),
+        "Polars": run(error="ComputeError"),
+    }
+    rows = [Row(Trial(label, "real-x10"), result, 10**8) for label, result in results.items()]
+    size = corpora.Corpus("real-x10", "", ("a", "b"), 10, 10**8, 1)
+    return blocks_of(Sheet("2026-11-15", "a processor", "3", "abc", rows, {"real-x10": size}))
+
+
+def test_the_pages_say_how_peers_were_measured(blocks: dict[str, str]) -> None:
     """The pages say which models are real, and which tools had a memory limit."""
-    sheet = Sheet("", "", "", "", [], {})
-    for name in ("README.md", "docs/benchmarks.md"):
+    models = "lines from three evaluations and 240 models, of which 24 are real and 216 were made"
+    for name, block in blocks.items():
         text = (ROOT / name).read_text()
-        assert (
-            "240 models, of which 24 are real and 216 were made from them"
-            in peer_tables._DESCRIPTIONS["real-x10"]
-        )
-        assert peer_tables._DESCRIPTIONS["real-x10"] in text
-        assert peer_tables._conditions(sheet).partition("Each tool ran")[2] in text
-    assert "such as DuckDB, has no memory limit" in peer_tables._conditions(sheet)
+        method = block[block.index("Each tool ran") : block.index("such as DuckDB, has")]
+        assert method in text
+        assert models in text
+        assert models in block
+        assert "such as DuckDB, has no memory limit" in block
 
 
-def test_duckdb_with_the_memory_limit_of_fastrec(tmp_path: Path) -> None:
-    """One contender has the limit that fastrec has, and its name says so."""
-    label = "DuckDB, 512 MiB per job"
-    write(
-        tmp_path / "a.jsonl", [json.dumps(sample(sample_id=number)).encode() for number in range(3)]
-    )
-    connected: list[Any] = []
-    duckdb = pytest.importorskip("duckdb")
-    connect = duckdb.connect
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(
-            duckdb,
-            "connect",
-            lambda **options: connected.append(connect(**options)) or connected[0],
-        )
-        folder = str(tmp_path)
-        CONTENDERS[label].run(Job(inputs=(folder,), output=folder, scratch=folder, jobs=2, level=3))
-    assert connected[0].execute("SELECT current_setting('memory_limit')").fetchone() == ("1.0 GiB",)
-    assert (tmp_path / "corpus.jsonl.zst").exists()
-
-
-def test_the_tables_of_peers_show_times_failures_and_what_is_left_out() -> None:
-    trials = [
-        Trial("fastrec normalize", "mixed"),
-        Trial("DuckDB", "mixed"),
-        Trial("Polars", "mixed"),
-    ]
-    results = [
-        run(seconds=2.0),
-        run(seconds=5.0),
-        msgspec.structs.replace(run(), error="ComputeError"),
-    ]
-    rows = [Row(trial, result, 100_000_000) for trial, result in zip(trials, results, strict=True)]
-    sheet = Sheet(
-        "2026-11-15",
-        "a processor",
-        "3.13.0",
-        "abc",
-        rows,
-        {"mixed": corpora.Corpus("mixed", "", ("a", "b"), 10, 100_000_000, 1)},
-    )
-    short = short_table(sheet)
-    full = full_tables(sheet)
+def test_the_tables_of_peers_show_times_failures_and_what_is_left_out(
+    blocks: dict[str, str],
+) -> None:
+    short, full = blocks.values()
     assert "| **fastrec normalize** | 2.00 s | 0 MB | 0 MB | nothing |" in short
     assert "| DuckDB | 5.00 s | 20 |" in full
     assert "| Polars | fails: ComputeError |" in short
     assert "| Polars | fails: ComputeError |" in full
+
+
+def test_duckdb_with_the_memory_limit_of_fastrec(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One contender has the limit that fastrec has, and its name says so."""
+    duckdb = pytest.importorskip("duckdb")
+    lines = [json.dumps(sample(sample_id=number)).encode() for number in range(3)]
+    write(tmp_path / "a.jsonl", lines)
+    database = duckdb.connect()
+    monkeypatch.setattr(duckdb, "connect", lambda config: database)
+    folder = str(tmp_path)
+    run_duckdb = CONTENDERS["DuckDB, 512 MiB per job"]
+    run_duckdb(Job(inputs=(folder,), output=folder, scratch=folder, jobs=2))
+    assert database.execute("SELECT current_setting('memory_limit')").fetchone() == ("1.0 GiB",)
+    assert (tmp_path / "corpus.jsonl.zst").exists()

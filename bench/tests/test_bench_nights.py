@@ -15,6 +15,7 @@ import zstandard
 
 pytest.importorskip("psutil", reason="needs the dependencies of the benchmarks")
 
+from bench.figures import Value
 from bench.measure import Job, Measured
 from bench.nights import (
     FIRST,
@@ -22,13 +23,14 @@ from bench.nights import (
     NIGHTS,
     SMALL,
     TEN_TIMES,
+    WEEK,
     Desk,
+    in_full,
     night_table,
     night_values,
     run_nights,
     run_week,
     week_plot,
-    week_value,
 )
 from bench.piles import Change, Snapshot, Stock, lay_out
 from bench.plots import Group, bar_plot
@@ -36,10 +38,9 @@ from bench.real import shard_lines
 from tests.samples import sample
 
 RECORDS = 20
-
-
-def quiet(_: str) -> None:
-    """Print nothing."""
+RUN = Measured(seconds=1.0, cpu_seconds=1.0, peak_bytes=1)
+DAYS = [name for day in WEEK for name in (in_full(day), day)]
+ALL_KINDS = {"new evaluation": 1, "large model": 1, "changed shard": 1, "removed shard": 1}
 
 
 @pytest.fixture
@@ -76,16 +77,16 @@ def sorting(spoiled: Callable[[int], bool] = lambda _: False) -> Callable[[Job],
 
     def execute(job: Job) -> Measured:
         lines = sorted(line for path in job.shards() for line in shard_lines(Path(path)))
+        corpus, work = (Path(job.output) / name for name in ("corpus", ".corpus.fastrec-work"))
+        corpus.mkdir(exist_ok=True)
         if "--incremental" in job.options:
             nights.append(job)
-            (Path(job.output) / ".corpus.fastrec-work").mkdir(exist_ok=True)
-            (Path(job.output) / ".corpus.fastrec-work" / "kept").write_bytes(b"kept")
+            work.mkdir(exist_ok=True)
+            (work / "kept").write_bytes(b"kept")
             if spoiled(len(nights)):
                 lines.append(b"{}")
-        corpus = Path(job.output) / "corpus"
-        corpus.mkdir(exist_ok=True)
         (corpus / "part-00000.jsonl").write_bytes(b"\n".join(lines))
-        return Measured(seconds=1.0, cpu_seconds=1.0, peak_bytes=1)
+        return RUN
 
     return execute
 
@@ -96,7 +97,7 @@ def test_a_pile_can_be_laid_out_again_with_the_same_inodes_and_times(
     pile = tmp_path / "pile"
     lay_out(stock.base, pile)
     before = seen(pile)
-    lay_out(stock.after(stock.base, Change(evaluations=1, models=1, changed=1, removed=1)), pile)
+    lay_out(stock.after(stock.base, ALL_KINDS), pile)
     assert seen(pile) != before
     lay_out(stock.base, pile)
     assert seen(pile) == before
@@ -105,12 +106,12 @@ def test_a_pile_can_be_laid_out_again_with_the_same_inodes_and_times(
 @pytest.mark.parametrize(
     ("change", "new", "other", "gone"),
     [
-        (Change(), 0, 0, 0),
-        (Change(evaluations=1), 1, 0, 0),
-        (Change(models=2), 2, 0, 0),
-        (Change(small_models=3), 3, 0, 0),
-        (Change(changed=1), 0, 1, 0),
-        (Change(removed=2), 0, 0, 2),
+        ({}, 0, 0, 0),
+        ({"new evaluation": 1}, 1, 0, 0),
+        ({"large model": 2}, 2, 0, 0),
+        ({"small model": 3}, 3, 0, 0),
+        ({"changed shard": 1}, 0, 1, 0),
+        ({"removed shard": 2}, 0, 0, 2),
     ],
 )
 def test_a_change_adds_changes_and_removes_shards(
@@ -124,7 +125,7 @@ def test_a_change_adds_changes_and_removes_shards(
 
 def test_new_shards_are_other_records(stock: Stock) -> None:
     """A new model or evaluation has names of its own, so that no record is a duplicate."""
-    pile = stock.after(stock.base, Change(evaluations=1, models=1, small_models=1))
+    pile = stock.after(stock.base, {"new evaluation": 1, "large model": 1, "small model": 1})
     names = Counter(
         (record["evaluation_name"], record["model_id"], record["sample_id"])
         for path in pile.values()
@@ -162,21 +163,22 @@ def test_a_snapshot_restores_inodes_times_and_files_written_in_place(tmp_path: P
         assert (state / "work" / "journal").read_bytes() == b"one\n"
 
 
+def values_of(runs: dict[str, Measured]) -> dict[str, Value]:
+    """The figures by name; other nights than those in `runs` are as long as a full run."""
+    others = dict.fromkeys([FULL, FIRST, *NIGHTS, SMALL, TEN_TIMES, *DAYS], RUN)
+    return {value.name: value for value in night_values({**others, **runs}, 100)}
+
+
 def test_nights_are_compared_with_full_runs(stock: Stock, tmp_path: Path) -> None:
     """A wrong night fails its figure, even if the same night is right in another round."""
-    right = run_nights(stock, tmp_path / "right", rounds=2, notify=quiet, execute=sorting())
+    right = run_nights(stock, tmp_path / "right", rounds=2, execute=sorting())
     assert list(right) == [FULL, FIRST, *NIGHTS, SMALL, TEN_TIMES]
     assert all(run.error is None for run in right.values())
-    wrong = run_nights(
-        stock,
-        tmp_path / "wrong",
-        rounds=2,
-        notify=quiet,
-        execute=sorting(lambda number: number == 4),
-    )
+    spoiled = sorting(lambda number: number == 4)
+    wrong = run_nights(stock, tmp_path / "wrong", rounds=2, execute=spoiled)
     failed = {name: run.error for name, run in wrong.items() if run.error}
     assert failed == {list(NIGHTS)[2]: "differs from a full run: part-00000.jsonl"}
-    values = {value.name: value for value in night_values(wrong, 100)}
+    values = values_of(wrong)
     assert values[f"night: {list(NIGHTS)[2]}"].value is None
     assert values["night: nothing changed"].reached is False
     assert values["night: kept work / text"].value == 0.04
@@ -184,15 +186,13 @@ def test_nights_are_compared_with_full_runs(stock: Stock, tmp_path: Path) -> Non
 
 
 def test_a_week_has_seven_nights_and_a_picture(stock: Stock, tmp_path: Path) -> None:
-    week = run_week(stock, tmp_path / "right", rounds=1, notify=quiet, execute=sorting())
-    assert [night.day for night in week] == ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
-    assert week_value(week).value == 1.0
+    week = run_week(stock, tmp_path / "right", rounds=1, execute=sorting())
+    assert list(week) == DAYS
+    assert values_of(week)["night: a week"].value == 1.0
     assert "1 removed shard" in week_plot(week, 100)
-    failed = msgspec.structs.replace(
-        week[3], full=msgspec.structs.replace(week[3].full, error="killed")
-    )
-    assert week_plot([*week[:3], failed], 100) == ""
-    assert week_value([failed]).error == "killed"
+    failed = {**week, in_full("Thu"): msgspec.structs.replace(week["Thu"], error="killed")}
+    assert week_plot(failed, 100) == ""
+    assert values_of(failed)["night: a week"].error == "killed"
 
 
 def test_the_bars_are_self_contained() -> None:
@@ -208,6 +208,6 @@ def test_nights_of_fastrec_itself(stock: Stock, tmp_path: Path) -> None:
     desk = Desk(tmp_path / "desk")
     assert desk.first(stock.base).error is None
     before = desk.snapshot()
-    for change in (Change(), Change(evaluations=1, models=1, changed=1, removed=1)):
+    for change in ({}, ALL_KINDS):
         before.restore()
         assert desk.night(stock.after(stock.base, change)).error is None

@@ -15,13 +15,14 @@ pytest.importorskip("duckdb", reason="needs the extra `sql`")
 pytest.importorskip("starlette", reason="needs the extra `view`")
 
 from bench import corpora, trials
-from bench.corpora import CORPORA, Logged, Published
+from bench.corpora import CORPORA
 from bench.figures import FIGURES, trial_values, trials_of
 from bench.logs import WRITERS, files_in
 from bench.measure import Measured
 from bench.trials import Trial, run_trials
 from fastrec.commands.import_logs import import_logs
 
+BY_NAME = {figure.name: figure for figure in FIGURES}
 SIZES = {"lm-eval": 30, "lm-eval-shots": 10, "inspect": 4, "helm": 12, "table": 20}
 TARGETS = {
     "ask: a phrase in all answers": 1.5,
@@ -48,9 +49,9 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The corpora of the sets, but small, and cached elsewhere."""
     monkeypatch.setattr(corpora, "OUT", tmp_path)
     monkeypatch.setattr(trials, "OUT", tmp_path)
-    monkeypatch.setitem(CORPORA, "published-real-x10", Published("ten-lines"))
+    monkeypatch.setitem(CORPORA, "published-real-x10", {"type": "Published", "of": "ten-lines"})
     for kind, size in SIZES.items():
-        monkeypatch.setitem(CORPORA, f"logs-{kind}", Logged(kind, seed=3, size=size))
+        monkeypatch.setitem(CORPORA, f"logs-{kind}", {**CORPORA[f"logs-{kind}"], "size": size})
 
 
 def test_figures_have_their_targets() -> None:
@@ -62,7 +63,7 @@ def test_figures_have_their_targets() -> None:
 @pytest.mark.parametrize("chosen", ["ask", "view", "import"])
 def test_all_trials_of_a_set_run(chosen: str) -> None:
     figures = [figure for figure in FIGURES if figure.set == chosen]
-    results = run_trials(trials_of(figures), rounds=1, notify=lambda _: None)
+    results = run_trials(trials_of(figures), rounds=1)
     assert {trial: result.error for trial, result in results.items() if result.error} == {}
     values = trial_values(figures, results, 1.0)
     assert all(value.value is not None for value in values)
@@ -72,7 +73,7 @@ def test_all_trials_of_a_set_run(chosen: str) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_a_throughput_is_compared_relative_to_the_calibration() -> None:
-    figure = next(figure for figure in FIGURES if figure.name == "import, helm")
+    figure = BY_NAME["import, helm"]
     results = {
         Trial("fastrec import", "logs-helm"): Measured(seconds=2.0, cpu_seconds=2.0, peak_bytes=1)
     }
@@ -96,7 +97,7 @@ def content(directory: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("kind", SIZES)
 def test_a_log_is_imported_and_its_figures_are_reproduced(kind: str, tmp_path: Path) -> None:
     samples, size = write(kind, tmp_path / "log")
-    figure = next(figure for figure in FIGURES if figure.name == f"import, {kind}")
+    figure = BY_NAME[f"import, {kind}"]
     words = iter(figure.trials[0].options)
     meaning = {option[2:].replace("-", "_"): next(words) for option in words}
     result = import_logs(tmp_path / "log", tmp_path / "out", **meaning)
