@@ -343,10 +343,10 @@ class SimulatedWorkers(Engine):
     def _counts_of(self, part: _PartRange) -> Iterator[Any]:
         """Yield the counts of a part."""
         self._read(_COUNTS, _BLOCKS_READ)
-        yield self._lines_of(part).packed()
+        yield msgspec.structs.astuple(self._lines_of(part))
         tally = Tally()
         records = part.records
-        tally.interaction_types["single_turn"] = tally.schema_versions["0.2.0"] = records
+        tally.interaction_types[None] = tally.schema_versions["0.2.0"] = records
         for model, share in enumerate(shares(records, _MODELS)):
             latency = Counter({600 + 7 * bucket + model: 3 for bucket in range(40)})
             right = share // 2

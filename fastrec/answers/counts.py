@@ -6,7 +6,7 @@
 All sums are exact. What an array cannot hold stands apart in the columns, and is added here.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -186,16 +186,11 @@ def _questions(records: Records, models: Sequence[bytes]) -> dict[int, QuestionC
         count_of(questions.place, count),
         count_of(questions.place[has_answers], count),
     )
-    by_models: defaultdict[int, Counter[int]] = defaultdict(Counter)
-    by_answering: defaultdict[int, Counter[int]] = defaultdict(Counter)
     by_question = Counter(zip(*map(np.ndarray.tolist, columns), strict=True))
     for (code, having, answering), number in by_question.items():
         found[code].questions += number
-        by_models[code][having] += number
-        by_answering[code][answering] += number
-    for code, by_number in by_models.items():
-        found[code].by_models = max(by_number.items())
-        found[code].by_answering = max(by_answering[code].items())
+        found[code].by_models[having] += number
+        found[code].by_answering[answering] += number
     _add_repeats(records, cells.place, found, models)
     return found
 

@@ -26,7 +26,7 @@ from contextlib import ExitStack
 from heapq import merge
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -257,25 +257,11 @@ def _numbered(key: _Key, records: _Records, contradictions: NumbersByKey) -> byt
     return _pack((*records, [next(numbers[run], None) for run in runs]))
 
 
-# The highest key of a Counter, and its count: enough to tell how many questions all models
-# have.
-Highest = tuple[int, int]
-
-
-def _higher(mine: Highest, theirs: Highest) -> Highest:
-    return (mine[0], mine[1] + theirs[1]) if mine[0] == theirs[0] else max(mine, theirs)
-
-
 class QuestionCounts(Sums):
-    MERGES: ClassVar = {"by_models": _higher, "by_answering": _higher}
-
     questions: int = 0
-    # The highest number of models that have records of a question, and how many questions have so
-    # many.
-    by_models: Highest = (0, 0)
-    # The highest number of models that answered a question, and how many questions have so
-    # many.
-    by_answering: Highest = (0, 0)
+    # By number of models that have records of a question: how many questions have so many.
+    by_models: dict[int, int] = msgspec.field(default_factory=Counter)
+    by_answering: dict[int, int] = msgspec.field(default_factory=Counter)  # the same for answers
     repeats: RepeatsByModel = msgspec.field(default_factory=lambda: defaultdict(Repeats))
     hashes_with_many_ids: int = 0
     split_hashes: int = 0
@@ -332,15 +318,13 @@ def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, Questio
         counts = counted[evaluation]
         if len(counted) > most:
             raise TooManyResultsError(most, split_scope(evaluation)[0], "")
-        by_models: Counter[int] = Counter()
-        by_answering: Counter[int] = Counter()
         for _, group in groupby(evaluation_rows, key=itemgetter(1)):
             rows = list(group)
             _, _, _, models, answering, _, count, _ = rows[0]
             if len(rows) == 1 and models == count:
                 counts.questions += 1
-                by_models[models] += 1
-                by_answering[answering] += 1
+                counts.by_models[models] += 1
+                counts.by_answering[answering] += 1
                 continue
             samples = [list(same) for _, same in groupby(rows, key=itemgetter(2))]
             counts.hashes_with_many_ids += len(samples) > 1
@@ -355,10 +339,8 @@ def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, Questio
                 )
                 answers_of = add_repeats(counts.repeats, records)
                 counts.questions += 1
-                by_models[len(answers_of)] += 1
-                by_answering[sum(map(bool, answers_of.values()))] += 1
-        counts.by_models = max(by_models.items())
-        counts.by_answering = max(by_answering.items())
+                counts.by_models[len(answers_of)] += 1
+                counts.by_answering[sum(map(bool, answers_of.values()))] += 1
     return counted
 
 

@@ -70,15 +70,9 @@ class LinesByPiece(Sums):
         shared = {number for copies in self.shared for number, _ in copies}
         return shared.union(self.kept, self.duplicates, self.left_out)
 
-    def packed(self) -> list[Any]:
-        # A list of pairs: msgpack has no nested tuples as keys of a map.
-        return [self.kept, list(self.shared.items()), self.duplicates, self.left_out]
-
     @classmethod
-    def unpacked(cls, packed: Sequence[Any]) -> LinesByPiece:
-        kept, shared, duplicates, left_out = packed
-        copies = Counter({tuple(map(tuple, copies)): count for copies, count in shared})
-        return cls(Counter(kept), copies, Counter(duplicates), Counter(left_out))
+    def unpacked(cls, counts: Sequence[Any]) -> LinesByPiece:
+        return cls(*map(Counter, counts))
 
 
 class PartCounts(Sums):
@@ -207,7 +201,7 @@ def write_statistics(
     lists = zip(_LISTS, (by_hash, by_id), strict=True)
     files = [write_rows(f"{prefix}-{name}", rows, compressed=compressed) for name, rows in lists]
     path = f"{prefix}-counts"
-    blocks = (counts.lines.packed(), counts.tally.packed())
+    blocks = (msgspec.structs.astuple(counts.lines), counts.tally.packed())
     return [*files, FileDigest(path, *write_blocks(path, blocks, compressed=compressed))]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import sample_id_of, split_scope, text_of
-from fastrec.summary.census import Highest, QuestionCounts
+from fastrec.summary.census import QuestionCounts
 from fastrec.summary.document import (
     ErrorsAsWrong,
     EvaluationSummary,
@@ -29,7 +29,7 @@ from fastrec.summary.document import (
     json_safe,
 )
 from fastrec.summary.part_statistics import Census, IdentityCounts
-from fastrec.summary.rows import KINDS, Note, bucket_value
+from fastrec.summary.rows import KINDS, USUAL_TYPE, Note, bucket_value
 from fastrec.summary.same_run import SameRunCounts
 from fastrec.summary.tally import ModelTally, Repeats, Tally, means_of
 
@@ -40,15 +40,11 @@ def summarize(tally: Tally, census: Census, schema: Schema) -> dict[str, Any]:
     Tally and census are emptied on the way, because both and the summary together take twice the
     memory.
     """
-    versions = {
-        schema.label if label is None else label: count
-        for label, count in tally.schema_versions.items()
-    }
     return {
         "repeats": _identities(census.repeats),
         "contradictions": _identities(census.contradictions),
-        "interaction_types": sorted_counts(tally.interaction_types),
-        "schema_versions": sorted_counts(versions),
+        "interaction_types": _named_counts(tally.interaction_types, USUAL_TYPE),
+        "schema_versions": _named_counts(tally.schema_versions, schema.label),
         "evaluations": list(summarize_evaluations(tally, census)),
     }
 
@@ -90,6 +86,10 @@ def sorted_counts(counts: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
+def _named_counts(counts: Mapping[str | None, int], usual: str) -> dict[str, int]:
+    return sorted_counts({usual if name is None else name: counts[name] for name in counts})
+
+
 def summarize_evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSummary]:
     """Yield the summary of each evaluation and metric.
 
@@ -114,8 +114,8 @@ def summarize_evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSu
             graded=bool(notes & Note.LOWER) or any(counted.graded for counted in tallies),
             records=sum(counted.records for counted in tallies),
             models=len(models),
-            questions_all_models=_of_all(questions.by_models, len(models)),
-            questions_answered_by_all=_of_all(questions.by_answering, answering),
+            questions_all_models=questions.by_models.get(len(models), 0),
+            questions_answered_by_all=questions.by_answering.get(answering, 0) if answering else 0,
             kind=_kind(notes, tallies),
             lower_is_better=bool(notes & Note.LOWER),
             primary=bool(notes & Note.PRIMARY),
@@ -135,10 +135,6 @@ def _kind(notes: int, models: Sequence[ModelTally]) -> Kind:
     return (
         "bookkeeping" if not varies and any(counted.outside for counted in models) else "judgement"
     )
-
-
-def _of_all(highest: Highest, models: int) -> int:
-    return highest[1] if models and highest[0] == models else 0
 
 
 def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> ModelSummary:

@@ -20,13 +20,12 @@ from operator import itemgetter, mul, or_
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
+from msgspec.structs import astuple
 
 from fastrec.sorting.keys import KeyColumns
 from fastrec.summary.rows import (
-    USUAL_TYPE,
     Column,
     Sums,
-    add_up,
     bucket_of,
     from_portable,
     to_portable,
@@ -224,7 +223,7 @@ class ModelTally(Sums):
     first: bytes = b""  # the lowest sample_id, encoded as in sort keys
     last: bytes = b""  # the highest sample_id
 
-    def add_rows(self, rows: list[Sequence[Any]], sample_ids: list[bytes]) -> None:
+    def add_rows(self, sample_ids: Sequence[bytes], rows: Sequence[Sequence[Any]]) -> None:
         """Add records column by column, because a sum over a column runs in C."""
         columns = list(zip(*rows, strict=True))
         self.records += len(rows)
@@ -280,11 +279,12 @@ class ModelTally(Sums):
         return [buckets[bisect_left(ends, max(math.ceil(share * total), 1))] for share in shares]
 
 
-_RowsByModel = dict[bytes, tuple[list[Sequence[Any]], list[bytes]]]  # rows and sample_ids
+_Records = tuple[list[bytes], list[Sequence[Any]]]  # sample_ids and rows
 
 
 class Tally(Sums):
-    interaction_types: Counter[str] = msgspec.field(default_factory=Counter)
+    # None stands for the usual type, and for the label of the corpus.
+    interaction_types: Counter[str | None] = msgspec.field(default_factory=Counter)
     schema_versions: Counter[str | None] = msgspec.field(default_factory=Counter)
     # By scope (an evaluation with a metric, if it has one) and model_id, encoded as in sort
     # keys.
@@ -293,52 +293,34 @@ class Tally(Sums):
     )
 
     def add(self, keys: KeyColumns, rows: Sequence[Sequence[Any]]) -> None:
-        scopes: dict[bytes, _RowsByModel] = {}
-        models: _RowsByModel = {}
-        last: bytes | None = None
-        for scope, model, sample_id, row in zip(
-            keys.scopes, keys.models, keys.sample_ids, rows, strict=True
-        ):
-            if scope is not last:  # most neighbours share it
-                models = scopes.setdefault(scope, {})
-                last = scope
-            group = models.get(model)
-            if group is None:
-                group = models[model] = ([], [])
-            group[0].append(row)
-            group[1].append(sample_id)
-        for scope, models in scopes.items():
-            for model, (some_rows, sample_ids) in models.items():
-                self.models[scope, model].add_rows(some_rows, sample_ids)
-        types = Counter(map(_type_of, rows))
-        if usual := types.pop(None, 0):
-            types[USUAL_TYPE] += usual
-        self.interaction_types += types
+        groups: defaultdict[tuple[bytes, bytes], _Records] = defaultdict(lambda: ([], []))
+        names = zip(keys.scopes, keys.models, strict=True)
+        for name, sample_id, row in zip(names, keys.sample_ids, rows, strict=True):
+            group = groups[name]
+            group[0].append(sample_id)
+            group[1].append(row)
+        for name, group in groups.items():
+            self.models[name].add_rows(*group)
+        self.interaction_types.update(map(_type_of, rows))
         self.schema_versions.update(map(_version_of, rows))
 
     def packed(self) -> list[Any]:
-        """Encode the tally as plain lists, one per field, that hold integers of any size."""
-        columns = zip(*map(msgspec.structs.astuple, self.models.values()), strict=True)
-        fields = [
-            list(map(to_portable, column))
-            if isinstance(column[0], int) and max(map(abs, column)) >> 63
-            else column
-            for column in columns
+        """Encode the tally as plain lists that hold integers of any size."""
+        models = [
+            [to_portable(value) if value.__class__ is int else value for value in astuple(model)]
+            for model in self.models.values()
         ]
-        return [self.interaction_types, self.schema_versions, list(self.models), fields]
+        return [self.interaction_types, self.schema_versions, list(self.models), models]
 
     def add_packed(self, packed: list[Any]) -> None:
-        """Add an encoded tally, field by field: most fields are 0 in all models."""
-        types, versions, keys, fields = packed
+        types, versions, keys, models = packed
         self.interaction_types.update(types)
         self.schema_versions.update(versions)
-        models = [self.models[scope, model] for scope, model in keys]
-        for name, column in zip(ModelTally.__struct_fields__, fields, strict=bool(fields)):
-            if any(column):
-                merge = ModelTally.MERGES.get(name, add_up)
-                for model, value in zip(models, column, strict=True):
-                    theirs = _unpacked(value) if value.__class__ is str else value
-                    setattr(model, name, merge(getattr(model, name), theirs))
+        for (scope, model), packed_model in zip(keys, models, strict=True):
+            values = [
+                _unpacked(value) if value.__class__ is str else value for value in packed_model
+            ]
+            self.models[scope, model] += ModelTally(*values)
 
 
 _unpacked = lru_cache(maxsize=1 << 12)(

@@ -17,7 +17,6 @@ from fastrec.summary.census import (
     count_questions,
     find_several,
 )
-from fastrec.summary.summarize import _of_all
 from fastrec.summary.tally import NO_OUTCOME
 
 Fields = tuple[bytes, bytes, bytes, bytes, bytes, int | None]
@@ -152,7 +151,7 @@ def test_the_census_agrees_with_simple_counting(
         everyone = len({record[2] for record in records if record[0] == name})
         assert {
             "samples": samples.questions,
-            "questions_all_models": _of_all(samples.by_models, everyone),
+            "questions_all_models": samples.by_models[everyone],
             "hashes_with_many_ids": samples.hashes_with_many_ids,
             "split_hashes": samples.split_hashes,
             "ids_with_many_hashes": samples.ids_with_many_hashes,

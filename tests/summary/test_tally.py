@@ -198,7 +198,7 @@ def test_kinds_of_records_are_counted() -> None:
     )
     tally = Tally()
     tally.add(KeyColumns.of(fields), rows)
-    assert tally.interaction_types == {"single_turn": 1, "agentic": 2}
+    assert tally.interaction_types == {None: 1, "agentic": 2}
     assert tally.schema_versions == {None: 2, "x": 1}
     assert sorted(model for _, model in tally.models) == [b"org/model", b"other"]
 
