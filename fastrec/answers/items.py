@@ -19,12 +19,13 @@ from fastrec.errors import UsageError
 from fastrec.schemas.view import view, view_decoder
 from fastrec.statistics.items import (
     FEWEST_MODELS,
+    Reliability,
     discriminations,
     reliability,
     rest_means,
     wrong_key_p_values,
 )
-from fastrec.statistics.subset import choose_subset, judge_subsets
+from fastrec.statistics.subset import SubsetFidelity, choose_subset, judge_subsets
 from fastrec.summary.document import ScopeNames
 
 ALL_RIGHT = "all_right"
@@ -54,29 +55,16 @@ class Item(msgspec.Struct, kw_only=True):
     """The correlation of its scores with the mean of all other questions, over models."""
     p_wrong_key: float | None
     """How probable this is if the key is right (docs/benchmark.md), adjusted for all questions."""
-    flags: list[str]
+    flags: list[str] = []
     """`suspected_key`, `all_wrong`, `all_right`, `near_duplicate`."""
     near_duplicates: list[str]
     """The hashes of questions with nearly the same text."""
-    references: list[str]
+    references: list[str] = []
     """Of a suspected key: what the key says."""
-    agreed_value: str | None
+    agreed_value: str | None = None
     """Of a suspected key: the value that most of the stronger half of the models gave."""
-    agreed_by: int
+    agreed_by: int = 0
     """How many of them gave it."""
-
-
-class SubsetFidelity(msgspec.Struct):
-    """How well a subset stands for all questions, on models that did not choose it."""
-
-    rank_correlation: float
-    """Spearman's, of the models by subset and by all questions; the mean over splits."""
-    rank_correlation_spread: float
-    """The standard deviation over splits of the models."""
-    error: float
-    """The root mean square of differences between means over the subset and over all questions."""
-    error_spread: float
-    """The standard deviation over splits."""
 
 
 class Subset(msgspec.Struct, kw_only=True):
@@ -145,11 +133,7 @@ def analyse_items(
         total=table.questions,
         too_few_models=not enough,
         flags=dict(Counter(flag for question in questions for flag in question.flags)),
-        reliability=internal and internal.alpha,
-        reliability_low=internal and internal.low,
-        reliability_high=internal and internal.high,
-        standard_error=internal and internal.standard_error,
-        questions_needed=internal and internal.needed,
+        **(internal._asdict() if internal else dict.fromkeys(Reliability._fields)),
         complete_models=len(complete),
         complete_questions=complete.shape[1],
         questions=questions,
@@ -194,11 +178,7 @@ def _questions(
             difficulty=float(difficulties[number]),
             discrimination=_or_none(correlations[number]),
             p_wrong_key=_or_none(p_values[number]),
-            flags=[],
             near_duplicates=[table.hashes[other] for other in duplicates.get(number, ())],
-            references=[],
-            agreed_value=None,
-            agreed_by=0,
         )
         _add_flags(item, scores[:, number])
         if SUSPECTED_KEY in item.flags:
@@ -287,6 +267,6 @@ def _subset(table: ScopeRecords, scores: Array, size: int, seed: int) -> Subset 
     by_choice, by_chance = judge_subsets(values, size, seed)
     return Subset(
         questions=[table.hashes[number] for number in chosen.tolist()],
-        chosen=SubsetFidelity(*by_choice),
-        random=SubsetFidelity(*by_chance),
+        chosen=by_choice,
+        random=by_chance,
     )

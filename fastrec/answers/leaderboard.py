@@ -20,7 +20,8 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -183,12 +184,10 @@ class Leaderboard(Tabular, kw_only=True):
         return {evaluation.title: at for at, evaluation in enumerate(self.evaluations)}
 
     def groups(self) -> list[tuple[str, list[BoardModel]]]:
-        by_number: dict[int, list[BoardModel]] = {}
-        for model in self.models:
-            by_number.setdefault(model.group, []).append(model)
+        groups = [list(models) for _, models in groupby(self.models, attrgetter("group"))]
         return [
-            (f"{counted(len(some), 'model')} {self._about(some[0])}", some)
-            for some in by_number.values()
+            (f"{counted(len(models), 'model')} {self._about(models[0])}", models)
+            for models in groups
         ]
 
     def _about(self, model: BoardModel) -> str:
@@ -423,7 +422,6 @@ class _Batch:
         self.is_tested = group_size > 1
         self.is_whole = 1 < group_size == len(rows)  # whether these are all models of the group
         self._mean: Any = 0.0  # values and draws, as `_draw_models` returns them
-        self._exact = [Fraction()] * len(rows)  # the same mean of the values, exactly
         self._wins: Any = 0.0
         self._test: MeanTest | None = None
         self._better: Bools | None = None
@@ -433,10 +431,6 @@ class _Batch:
         share = self.shares[at]
         if share:
             self._mean = self._mean + float(share) * both
-            values = map(exact_mean, both[0].tolist())
-            self._exact = [
-                total + share * value for total, value in zip(self._exact, values, strict=True)
-            ]
         if self.is_whole:
             self._wins = self._wins + count_wins(-both if scope.lower_is_better else both)
         if sums is None:
@@ -452,7 +446,7 @@ class _Batch:
         """Estimate what these sums are for, and drop them."""
         models = len(self.rows)
         if any(self.shares.values()):
-            self._mean[0] = list(map(to_double, self._exact))
+            self._mean[0] = list(map(self._exact_mean, self.rows))
             self._set("mean", self._mean)
         if self.is_whole and self.shares:
             wins = self._wins / len(self.shares)
@@ -462,6 +456,15 @@ class _Batch:
         if better is not None:
             set_ranks(self.rows, better)
         self._mean = self._wins = self._test = self._better = None
+
+    def _exact_mean(self, row: BoardModel) -> float:
+        """The mean of the cells of a model, rounded once."""
+        mean = Fraction()
+        for at, share in self.shares.items():
+            cell = row.cells[at]
+            if share and cell:
+                mean += share * exact_mean(cell.value)
+        return to_double(mean)
 
     def _set(self, name: str, numbers: Array) -> None:
         for row, own in zip(self.rows, _with_intervals(numbers), strict=True):

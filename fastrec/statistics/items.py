@@ -45,11 +45,11 @@ Indices = np.ndarray[Any, np.dtype[np.int64]]
 class Reliability(NamedTuple):
     """How well the questions of an evaluation tell its models apart, over complete answers."""
 
-    alpha: float  # Cronbach's alpha; KR-20 if scores are 0 and 1
-    low: float  # of the 95 % interval
-    high: float
+    reliability: float  # Cronbach's alpha; KR-20 if scores are 0 and 1
+    reliability_low: float  # of the 95 % interval
+    reliability_high: float
     standard_error: float  # of measurement: of the mean score of a model
-    needed: int | None  # questions for a reliability of 0.9; None if no number is enough
+    questions_needed: int | None  # for a reliability of 0.9; None if no number is enough
 
 
 def rest_means(scores: Array) -> Array:

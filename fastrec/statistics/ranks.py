@@ -37,7 +37,6 @@ _MANY = (
 _AT_ONCE = 128  # questions
 _BITS = 45  # of values that are compared: means of the same scores may differ in the last bits
 _SAME_SIZE = 1e-9
-_LEAST_EXPONENT = -1_100  # below that of any double
 _ROUNDING = 1e-12
 
 
@@ -235,35 +234,23 @@ class MeanTest:
     def __init__(self, models: int) -> None:
         self._models = models
         self._pairs = np.triu_indices(models, 1)
-        self._mean, self._variance, self._squared, self._changed = (
-            np.zeros(len(self._pairs[0])) for _ in range(4)
+        self._mean, self._variance, self._squared, self._changed = np.zeros(
+            (4, len(self._pairs[0]))
         )
-        self._exponent = _LEAST_EXPONENT  # the sums are in units of this power of two
-
-    def _scale(self, exponent: int) -> None:
-        """Change the unit of the sums."""
-        change = self._exponent - exponent
-        self._mean = np.ldexp(self._mean, change)
-        self._variance = np.ldexp(self._variance, 2 * change)
-        self._squared = np.ldexp(self._squared, 4 * change)
-        self._exponent = exponent
 
     def add(self, sums: PairSums, weight: float) -> None:
-        """Add an evaluation with its share in the mean."""
-        weight /= sums.size  # a mean over questions, not over clusters
-        if sums.exponent > self._exponent:
-            self._scale(sums.exponent)
-        change = sums.exponent - self._exponent
+        """Add an evaluation with its share in the mean; its values are from 0 to 1."""
+        weight *= 2.0**sums.exponent / sums.size  # a mean over questions, not over clusters
+        pairs = sums.at(self._pairs)
+        n = pairs.clusters
         with np.errstate(all="ignore"):
-            n = sums.clusters[self._pairs]
-            total = np.ldexp(sums.total[self._pairs], change)
-            squares = np.ldexp(sums.squares[self._pairs], 2 * change)
-            spread = np.maximum(squares - total**2 / n, 0.0)
-            part = weight**2 * np.where(spread > _ROUNDING * squares, spread, 0.0) / (n * (n - 1))
-            self._mean += weight * total / n
+            spread = np.maximum(pairs.squares - pairs.total**2 / n, 0.0)
+            is_real = spread > _ROUNDING * pairs.squares
+            part = weight**2 * np.where(is_real, spread, 0.0) / (n * (n - 1))
+            self._mean += weight * pairs.total / n
             self._variance += part
             self._squared += part**2 / (n - 1)
-            self._changed += sums.changed[self._pairs]
+            self._changed += pairs.changed
 
     def significant(self) -> Bools:
         mean = self._mean

@@ -6,8 +6,8 @@ over all questions. Whether this works is judged on models that the choice has n
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from fastrec.statistics.items import Indices
@@ -16,13 +16,17 @@ from fastrec.statistics.p_values import Array
 SPLITS = 20  # of models into those that choose and those that judge
 
 
-class Fidelity(NamedTuple):
-    """How well subsets stand for all questions, on models that were left out, over splits."""
+class SubsetFidelity(msgspec.Struct):
+    """How well a subset stands for all questions, on models that did not choose it."""
 
-    rank_correlation: float  # Spearman's, the mean over splits
-    rank_spread: float  # standard deviation over splits
-    error: float  # root mean square of the differences of means, the mean over splits
+    rank_correlation: float
+    """Spearman's, of the models by subset and by all questions; the mean over splits."""
+    rank_correlation_spread: float
+    """The standard deviation over splits of the models."""
+    error: float
+    """The root mean square of differences between means over the subset and over all questions."""
     error_spread: float
+    """The standard deviation over splits."""
 
 
 def choose_subset(scores: Array, size: int, seed: int = 0) -> Indices:
@@ -45,7 +49,7 @@ def choose_subset(scores: Array, size: int, seed: int = 0) -> Indices:
     return np.sort(np.array(chosen, dtype=np.int64))
 
 
-def judge_subsets(scores: Array, size: int, seed: int = 0) -> tuple[Fidelity, Fidelity]:
+def judge_subsets(scores: Array, size: int, seed: int = 0) -> tuple[SubsetFidelity, SubsetFidelity]:
     """Judge chosen subsets of this size, and random ones beside them, on models left out."""
     random = np.random.default_rng([3, seed])
     models, questions = scores.shape
@@ -62,7 +66,7 @@ def judge_subsets(scores: Array, size: int, seed: int = 0) -> tuple[Fidelity, Fi
 
 def _fidelity(
     scores: Array, splits: list[Indices], choose: Callable[[int, Indices], Indices]
-) -> Fidelity:
+) -> SubsetFidelity:
     correlations = []
     errors = []
     for number, split in enumerate(splits):
@@ -74,7 +78,7 @@ def _fidelity(
         errors.append(float(np.sqrt(((means - whole) ** 2).mean())))
         correlations.append(rank_correlation(means, whole))
     spreads = [(np.mean(series), np.std(series, ddof=1)) for series in (correlations, errors)]
-    return Fidelity(*map(float, (*spreads[0], *spreads[1])))
+    return SubsetFidelity(*map(float, (*spreads[0], *spreads[1])))
 
 
 def rank_correlation(first: Array, second: Array) -> float:

@@ -7,7 +7,7 @@ sum. The census is two lists of rows, which are merged and counted (`census.coun
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any, Literal
 
@@ -35,7 +35,7 @@ from fastrec.summary.census import (
     write_rows,
 )
 from fastrec.summary.rows import Sums
-from fastrec.summary.same_run import SameRunCounts, Superseded
+from fastrec.summary.same_run import SameRunCounts, write_superseded
 from fastrec.summary.tally import NO_OUTCOME, Outcome, Tally
 
 _LISTS = ("hash", "id")
@@ -167,16 +167,20 @@ def read_census(prefixes: Sequence[str], rule: RepeatsRule | None = None) -> Cen
     # another partition has their hashes.
     hashes, by_id = ([read_rows(f"{prefix}-{name}") for prefix in prefixes] for name in _LISTS)
     census.questions = count_questions(hashes)
-    superseded = Superseded(rule.path) if rule else None
-    for several in find_several(by_id, census.questions):
+    superseded = _superseded(find_several(by_id, census.questions), census, rule)
+    census.superseded = write_superseded(rule.path if rule else "", superseded)
+    return census
+
+
+def _superseded(
+    identities: Iterable[SeveralRecords], census: Census, rule: RepeatsRule | None
+) -> Iterator[tuple[bytes, bytes]]:
+    """Count identities with several records, and yield the keys that a rule supersedes."""
+    for several in identities:
         census.repeats.add(several.identity(contradicting=False))
         census.contradictions.add(several.identity(contradicting=True))
-        if rule and superseded:
-            for key in rule.superseded_of(several):
-                superseded.add(key)
-    if superseded:
-        census.superseded = superseded.finish()
-    return census
+        for key in rule.superseded_of(several) if rule else ():
+            yield key, b""
 
 
 def write_statistics(

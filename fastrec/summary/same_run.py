@@ -30,6 +30,7 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
+from itertools import accumulate, islice
 from typing import Any
 
 import msgspec
@@ -146,36 +147,18 @@ _WINDOW_BYTES = 1 << 20
 _ROW: Sequence[Any] = (0, 0)  # superseded records have no piece and no line
 
 
-class Superseded:
-    """Collects superseded records, and writes them as runs of bounded size."""
-
-    def __init__(self, path: str) -> None:
-        # The random suffix keeps two workers apart if one was wrongly taken for dead.
-        self._path = f"{path}-{secrets.token_hex(4)}"
-        self._keys: list[bytes] = []
-        self._ends: list[int] = []
-        self._text = bytearray()
-        self._runs: list[Run] = []
-
-    def add(self, key: bytes, text: bytes = b"") -> None:
-        self._keys.append(key)
-        self._text += text
-        self._ends.append(len(self._text))
-        if len(self._keys) >= _MOST_HELD:
-            self._spill()
-
-    def finish(self) -> list[Run]:
-        if self._keys:
-            self._spill()
-        return self._runs
-
-    def _spill(self) -> None:
-        path = f"{self._path}-{len(self._runs):04d}"
-        rows = [_ROW] * len(self._keys)
-        self._runs.append(spill(path, self._text, self._ends, self._keys, rows))
-        self._keys = []
-        self._ends = []
-        self._text = bytearray()
+def write_superseded(path: str, records: Iterable[tuple[bytes, bytes]]) -> list[Run]:
+    """Write superseded records, given their keys and texts, as runs of bounded size."""
+    # The random suffix keeps two workers apart if one was wrongly taken for dead.
+    path = f"{path}-{secrets.token_hex(4)}"
+    records = iter(records)
+    runs: list[Run] = []
+    while held := list(islice(records, _MOST_HELD)):
+        keys, texts = map(list, zip(*held, strict=True))
+        ends = list(accumulate(map(len, texts)))
+        rows = [_ROW] * len(held)
+        runs.append(spill(f"{path}-{len(runs):04d}", bytearray().join(texts), ends, keys, rows))
+    return runs
 
 
 def slices_of(runs: Sequence[Run], low: bytes | None, high: bytes | None) -> list[RunSlice]:
@@ -275,10 +258,16 @@ def find_same_run(
 
 
 def _count(task: CountTask) -> SameRunCounts:
-    path, sort_fields = task.rule
-    split = key_splitter(sort_fields)
-    superseded = Superseded(path)
+    path, _ = task.rule
     found = SameRunCounts()
+    found.superseded = write_superseded(path, _superseded(task, found))
+    return found
+
+
+def _superseded(task: CountTask, found: SameRunCounts) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the superseded records that a part cannot drop by itself, and count all of them."""
+    _, sort_fields = task.rule
+    split = key_splitter(sort_fields)
     last = kept = b""
     for digest, _, key in merge_lists(task.prefixes, _LIST):
         if digest != last:
@@ -289,6 +278,4 @@ def _count(task: CountTask) -> SameRunCounts:
         _, _, _, dropped_id, _ = split(key)
         found.add((split_scope(scope)[0], text_of(model), text_of(kept_id), text_of(dropped_id)))
         if key != kept:  # a part drops records of equal keys by itself
-            superseded.add(key, digest)
-    found.superseded = superseded.finish()
-    return found
+            yield key, digest

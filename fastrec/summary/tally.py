@@ -317,7 +317,7 @@ class Tally(Sums):
         self.interaction_types.update(types)
         self.schema_versions.update(versions)
         for (scope, model), packed_model in zip(keys, models, strict=True):
-            values = [
+            values: list[Any] = [
                 _unpacked(value) if value.__class__ is str else value for value in packed_model
             ]
             self.models[scope, model] += ModelTally(*values)

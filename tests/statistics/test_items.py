@@ -76,11 +76,11 @@ def test_reliability_is_the_textbook_formula() -> None:
     totals = scores.sum(axis=1)
     p = scores.mean(axis=0)
     kr20 = 40 / 39 * (1 - (p * (1 - p)).sum() / totals.var())
-    assert found.alpha == pytest.approx(kr20)
-    assert found.low < found.alpha < found.high
+    assert found.reliability == pytest.approx(kr20)
+    assert found.reliability_low < found.reliability < found.reliability_high
     assert found.standard_error == pytest.approx(totals.std(ddof=1) / 40 * (1 - kr20) ** 0.5)
-    assert found.needed is not None
-    ratio = found.needed / 40
+    assert found.questions_needed is not None
+    ratio = found.questions_needed / 40
     assert ratio * kr20 / (1 + (ratio - 1) * kr20) >= 0.9
 
 
@@ -99,7 +99,7 @@ def test_the_interval_of_reliability_covers_it() -> None:
     for _ in range(300):
         some = reliability(everyone[random.choice(3_000, 12, replace=False)])
         assert some is not None
-        inside += some.low <= whole.alpha <= some.high
+        inside += some.reliability_low <= whole.reliability <= some.reliability_high
     assert 0.92 <= inside / 300 <= 0.995
 
 
