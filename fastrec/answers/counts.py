@@ -66,11 +66,10 @@ class _Counting(msgspec.Struct):
         """The tally of each group."""
         flag = self.records.flag
         score = self.records.score
-        every = np.ones(len(flag), dtype=np.bool_)
         is_error = flag == ERROR
         is_graded = ~is_error & (score != 0) & (score != 1)
         counted = {
-            "records": every,
+            "records": np.ones(len(flag), dtype=np.bool_),
             "correct": flag == RIGHT,
             "errors": is_error,
             "graded": is_graded,
@@ -85,7 +84,7 @@ class _Counting(msgspec.Struct):
         fields["notes"] = notes.tolist()
         for name in ("turns", "tool_calls", "input_tokens", "output_tokens", "total_tokens"):
             fields[name] = self._sums(name)
-        fields["score"], fields["score_squared"] = self._score_sums(every)
+        fields["score"], fields["score_squared"] = self._score_sums(~is_error)
         fields["error_score"], fields["error_score_squared"] = self._score_sums(is_error)
         fields["latency"] = self._latencies()
         fields["first"], fields["last"] = self._ends()

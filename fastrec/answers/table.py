@@ -4,12 +4,10 @@ A question is counted once per metric. A model that answered a question several 
 the mean of its answers. Records with an error are no answers.
 """
 
-from collections.abc import Iterable
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
 
-from fastrec.notebook import Rows, flat
 from fastrec.summary.document import Kind
 
 # What a model made of a question: all its answers are right, all are wrong, some are; only errors;
@@ -142,15 +140,6 @@ class Question(msgspec.Struct, kw_only=True, gc=False):
     """How many answers of the chosen models have it; null without such a text."""
     flags: list[str] | None = None
     """Its flags, as in `items`; null without --flag."""
-
-
-def question_rows(evaluations: Iterable[Any]) -> Rows:
-    """A row for each of the `questions` of each evaluation and metric."""
-    return [
-        flat(question, {"evaluation_name": one.evaluation_name, "metric": one.metric})
-        for one in evaluations
-        for question in one.questions
-    ]
 
 
 class QuestionRow(Question, kw_only=True, gc=False):

@@ -10,13 +10,13 @@ from typing import Unpack
 
 from fastrec.answers.choosing import open_scopes
 from fastrec.answers.items import EvaluationItems
-from fastrec.answers.table import question_rows
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, Strings, make_filters
 from fastrec.notebook import Rows, Tabular
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.statistics.items import FEWEST_MODELS
+from fastrec.summary.document import scope_rows
 
 
 class Items(Tabular, kw_only=True):
@@ -27,7 +27,7 @@ class Items(Tabular, kw_only=True):
 
     def rows(self) -> Rows:
         """A row for each question of each evaluation and metric."""
-        return question_rows(self.evaluations)
+        return scope_rows(self.evaluations, "questions")
 
 
 def items(

@@ -25,14 +25,13 @@ from fastrec.answers.table import (
     Scope,
     Sort,
     Which,
-    question_rows,
 )
 from fastrec.errors import UsageError, check_choice
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
 from fastrec.notebook import Rows, Tabular
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
-from fastrec.summary.document import ScopeNames, filled
+from fastrec.summary.document import ScopeNames, filled, scope_rows
 from fastrec.summary.present_choice import check_patterns
 
 _SHORTEST = 8  # characters of a hash
@@ -64,7 +63,7 @@ class Questions(Tabular):
 
     def rows(self) -> Rows:
         """A row for each question of each evaluation and metric."""
-        return question_rows(self.evaluations)
+        return scope_rows(self.evaluations, "questions")
 
 
 def questions(

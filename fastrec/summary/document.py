@@ -7,14 +7,15 @@ The JSON Schema of the document is generated from these classes and the docstrin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import chain
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from fastrec.notebook import Tabular, flat
+from fastrec.notebook import Rows, Tabular, flat
 
 _SUMMARY_FORMAT = 4
 
@@ -401,13 +402,7 @@ class Summary(Tabular, kw_only=True):
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric and model."""
-        return [
-            flat(
-                model, {"evaluation_name": evaluation.evaluation_name, "metric": evaluation.metric}
-            )
-            for evaluation in self.evaluations
-            for model in evaluation.by_model
-        ]
+        return scope_rows(self.evaluations, "by_model")
 
     def to_json(self) -> bytes:
         return b"".join(self.json_pieces())
@@ -431,6 +426,17 @@ class Summary(Tabular, kw_only=True):
                 f"its format is {found}, and this version of fastrec reads {_SUMMARY_FORMAT}"
             )
         return msgspec.json.decode(data, type=cls)
+
+
+def scope_rows(evaluations: Sequence[Any], items: str) -> Rows:
+    """A row for each item of a list of each evaluation and metric; those of groups say which."""
+    groups = [getattr(evaluation, "group", None) or {} for evaluation in evaluations]
+    no_group = dict.fromkeys(chain.from_iterable(groups))
+    rows: Rows = []
+    for evaluation, group in zip(evaluations, groups, strict=True):
+        names = {"evaluation_name": evaluation.evaluation_name, "metric": evaluation.metric}
+        rows += [flat(item, names) | no_group | group for item in getattr(evaluation, items)]
+    return rows
 
 
 # An evaluation_name, a metric and a model_id.

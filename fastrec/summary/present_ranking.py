@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nlargest
-from itertools import chain
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from fastrec.errors import UsageError, counted, listed
-from fastrec.notebook import Tabular, flat
+from fastrec.notebook import Tabular
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.statistics.intervals import score_interval, wilson_interval
 from fastrec.summary.document import (
@@ -19,6 +18,7 @@ from fastrec.summary.document import (
     Summary,
     Tokens,
     filled,
+    scope_rows,
 )
 from fastrec.summary.present_choice import Chosen, others_in_words
 from fastrec.summary.rows import from_portable
@@ -195,17 +195,7 @@ class Stats(Tabular, kw_only=True):
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model of each evaluation and metric, best first."""
-        found = []
-        for evaluation in self.evaluations:
-            group = evaluation.group or {}
-            before = {
-                "evaluation_name": evaluation.evaluation_name,
-                "metric": evaluation.metric,
-                **group,
-            }
-            found += [flat(model, before) for model in evaluation.by_model]
-        empty = dict.fromkeys(chain.from_iterable(found))
-        return [empty | row for row in found]
+        return scope_rows(self.evaluations, "by_model")
 
     def shows_accuracy(self, evaluation: EvaluationStats) -> bool:
         """Whether to show the accuracy of models. `is_correct` of a graded metric means little."""

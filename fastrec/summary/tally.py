@@ -15,21 +15,15 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate
-from operator import itemgetter, mul, or_
+from itertools import accumulate, compress
+from operator import itemgetter, mul, not_, or_
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 from msgspec.structs import astuple
 
 from fastrec.sorting.keys import KeyColumns
-from fastrec.summary.rows import (
-    Column,
-    Sums,
-    bucket_of,
-    from_portable,
-    to_portable,
-)
+from fastrec.summary.rows import Column, Sums, bucket_of, from_portable, to_portable
 
 UNIT_BITS = 1_074
 _ROOT_BITS = 128  # extra bits of precision for a square root
@@ -215,9 +209,9 @@ class ModelTally(Sums):
     input_tokens: int = 0
     output_tokens: int = 0
     total_tokens: int = 0
-    score: int = 0  # sum of the scores, in units of 2**-1074
+    score: int = 0  # sum of the scores of answers, in units of 2**-1074
     score_squared: int = 0  # sum of their squares, in units of 2**-2148
-    error_score: int = 0  # the part of `score` from records with an error
+    error_score: int = 0  # the same of records with an error
     error_score_squared: int = 0
     latency: Counter[int] = msgspec.field(default_factory=Counter)  # records by latency bucket
     first: bytes = b""  # the lowest sample_id, encoded as in sort keys
@@ -227,16 +221,17 @@ class ModelTally(Sums):
         """Add records column by column, because a sum over a column runs in C."""
         columns = list(zip(*rows, strict=True))
         self.records += len(rows)
-        self.correct += sum(columns[Column.CORRECT])
+        correct: Iterable[bool] = columns[Column.CORRECT]
+        scores: Sequence[Any] = columns[Column.SCORE]
         if errors := sum(columns[Column.ERROR]):
-            failed = [row for row in rows if row[Column.ERROR]]
             self.errors += errors
-            self.correct -= sum([row[Column.CORRECT] for row in failed])
-            score, squared, graded, outside = score_sums([row[Column.SCORE] for row in failed])
+            score, squared, _, _ = score_sums(list(compress(scores, columns[Column.ERROR])))
             self.error_score += score
             self.error_score_squared += squared
-            self.graded -= graded
-            self.outside -= outside
+            answered = list(map(not_, columns[Column.ERROR]))
+            correct = compress(correct, answered)
+            scores = list(compress(scores, answered))
+        self.correct += sum(correct)
         self.turns += sum(columns[Column.TURNS])
         self.tool_calls += sum(columns[Column.TOOL_CALLS])
         if known := list(filter(None, columns[Column.TOKENS])):
@@ -245,7 +240,7 @@ class ModelTally(Sums):
             self.input_tokens += of_input
             self.output_tokens += of_output
             self.total_tokens += in_total
-        score, squared, graded, outside = score_sums(columns[Column.SCORE])
+        score, squared, graded, outside = score_sums(scores)
         self.score += score
         self.score_squared += squared
         self.graded += graded
@@ -262,12 +257,12 @@ class ModelTally(Sums):
         self.last = max(self.last, *sample_ids)
 
     def answers(self) -> Totals:
-        score = self.score - self.error_score
-        squared = self.score_squared - self.error_score_squared
-        return Totals(self.records - self.errors, self.correct, score, squared)
+        return Totals(self.records - self.errors, self.correct, self.score, self.score_squared)
 
     def with_errors(self) -> Totals:
-        return Totals(self.records, self.correct, self.score, self.score_squared)
+        score = self.score + self.error_score
+        squared = self.score_squared + self.error_score_squared
+        return Totals(self.records, self.correct, score, squared)
 
     def latency_quantiles(self, shares: Sequence[float]) -> list[int | None]:
         """For each share of the records, the lowest bucket that it lies in or below."""
