@@ -43,7 +43,7 @@ from fastrec.progress import Progress
 from fastrec.statistics.adjust import adjust_p_values
 from fastrec.statistics.exact import Value, mean_score
 from fastrec.statistics.paired import Test, compare_series
-from fastrec.storage import base_name, is_url, join, parent_of, storage_of
+from fastrec.storage import base_name, join, storage_of
 from fastrec.summary.document import LineCounts, ScopeNames, filled, scope_order
 from fastrec.summary.present_choice import with_directions
 from fastrec.summary.present_ranking import add_groups
@@ -259,21 +259,15 @@ def _inside(directory: str) -> tuple[list[str], list[str]]:
     storage = storage_of(directory)
     if not storage.is_directory(directory):
         read_manifest(directory)  # says why it is not a corpus
-    entries = storage.files_in(directory)
-    if is_url(directory):  # all objects below it
-        manifests = [entry for entry in entries if base_name(entry) == MANIFEST]
-        corpora = [
-            corpus
-            for corpus in map(parent_of, manifests)
-            if parent_of(corpus) == directory.rstrip("/")
-        ]
-    else:
-        corpora = [entry for entry in entries if storage.exists(join(entry, MANIFEST))]
-    refused = [corpus for corpus in corpora if is_refused(storage.read_all(join(corpus, MANIFEST)))]
-    found = sorted(set(corpora) - set(refused), key=_natural)
+    # In an object store, these are all objects below it.
+    below = len(join(directory, ""))
+    places = {path[:below] + path[below:].partition("/")[0] for path in storage.files_in(directory)}
+    corpora = {place for place in places if storage.exists(join(place, MANIFEST))}
+    refused = {corpus for corpus in corpora if is_refused(storage.read_all(join(corpus, MANIFEST)))}
+    found = sorted(corpora - refused, key=_natural)
     if not found and not refused:
         read_manifest(directory)
-    return found, refused
+    return found, sorted(refused)
 
 
 def _natural(path: str) -> tuple[list[tuple[float, str]], str]:

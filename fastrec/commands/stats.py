@@ -34,7 +34,6 @@ from fastrec.normalize.options import Options
 from fastrec.normalize.scratch import SCRATCH_LEVEL, scratch_corpus
 from fastrec.parameters import CORES, OUTCOMES, AnyPath, Notice, Paths
 from fastrec.progress import Progress
-from fastrec.sorting.keys import text_of
 from fastrec.sources.inputs import find_shards
 from fastrec.statistics.repeats import MEAN, RepeatsAs, parse_series
 from fastrec.storage import join, storage_of
@@ -50,7 +49,7 @@ from fastrec.summary.present_ranking import (
     facts_of,
     rank,
 )
-from fastrec.summary.summarize import model_summary
+from fastrec.summary.summarize import summarize_evaluations
 
 
 def stats(
@@ -257,9 +256,6 @@ def _only_common(chosen: Chosen, index: QuestionTable, *, errors_as_wrong: bool)
     is_common = answers == has_say.sum()
     is_chosen = np.zeros(len(table.records.number), dtype=np.bool_)
     is_chosen[table.place] = is_common[table.question] & table.are_models(names)[table.model]
-    tally, census = count_run(table.records.where(is_chosen))
-    models = [
-        model_summary(text_of(name), own, census.questions[scope].repeats[name])
-        for (scope, name), own in sorted(tally.models.items())
-    ]
+    counted = summarize_evaluations(*count_run(table.records.where(is_chosen)))
+    models = [model for evaluation in counted for model in evaluation.by_model]
     return msgspec.structs.replace(chosen, models=models, common_questions=int(is_common.sum()))

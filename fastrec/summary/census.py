@@ -39,8 +39,8 @@ from fastrec.storage import FileDigest, fingerprint, join, storage_of
 from fastrec.summary.rows import Sums
 from fastrec.summary.tally import Outcome, Repeats, RepeatsByModel, add_repeats
 
-_BLOCK_ROWS = 512
-_BLOCK_BYTES = 64 << 10  # of the last values of rows
+_BLOCK_BYTES = 64 << 10
+_ROW_BYTES = 128  # of a row besides its last value, about
 
 Row = tuple[Any, ...]
 Counted = TypeVar("Counted")
@@ -49,6 +49,7 @@ Counted = TypeVar("Counted")
 class CountTask(msgspec.Struct, frozen=True):
     prefixes: list[str]
     rule: Any  # what else the task needs to know
+    group: int
 
     def __str__(self) -> str:
         return f"counting the census of {len(self.prefixes):,} lists"
@@ -84,8 +85,8 @@ def _write_rows(
             number = choose(row)
             block = waiting[number]
             block.append(row)
-            sizes[number] += len(row[-1])
-            if len(block) >= _BLOCK_ROWS or sizes[number] >= _BLOCK_BYTES:
+            sizes[number] += len(row[-1]) + _ROW_BYTES
+            if sizes[number] >= _BLOCK_BYTES:
                 files[number].write_block(block)
                 waiting[number] = []
                 sizes[number] = 0
@@ -114,7 +115,6 @@ def count_lists(
     at_once = current_limits().census_fan_in
     partitions = current_limits().census_partitions
     tasks: list[CountTask] = []
-    group_of: list[int] = []  # of each task
     for group, prefixes in enumerate(groups):
         lists = [list(prefixes)]
         if len(prefixes) > at_once:
@@ -129,14 +129,13 @@ def count_lists(
             )
             targets = [target for _, target in sorted(engine.run(_partition, several))]
             lists = [[f"{target}-{at:03d}" for target in targets] for at in range(partitions)]
-        tasks += [CountTask(some, rule) for some in lists]
-        group_of += [group] * len(lists)
+        tasks += [CountTask(some, rule, group) for some in lists]
     for at, counted in engine.run(count, tasks):
-        group = group_of[at]
-        yield group, counted
-        if len(groups[group]) > at_once:
+        task = tasks[at]
+        yield task.group, counted
+        if len(groups[task.group]) > at_once:
             storage_of(directory).remove(
-                *(f"{prefix}-{name}" for prefix in tasks[at].prefixes for name in names)
+                *(f"{prefix}-{name}" for prefix in task.prefixes for name in names)
             )
 
 

@@ -108,9 +108,23 @@ def row_maker(schema: Schema = DEFAULT_SCHEMA) -> Callable[[Any, int, int], tupl
     """
     turns_of = attrgetter(schema.turns_field)
     schema_label = schema.label
-    inputs = _InputCharacters()
-    known_inputs = inputs.known
-    count_input = inputs.count
+    # By identity of the object, which stays as long as it is here: an input that was judged before
+    # is the same object, so its characters are counted once.
+    known_inputs: dict[int, tuple[Raw, int]] = {}
+    decode_input = view_decoder(raw=str)
+    known_bytes = 0
+
+    def count_input(asked: Any) -> int:
+        nonlocal known_bytes
+        if asked.__class__ is not Raw:
+            return len(asked.raw)
+        if known_bytes > _MOST_INPUT_BYTES:
+            known_inputs.clear()
+            known_bytes = 0
+        known_bytes += _ENTRY_BYTES + memoryview(asked).nbytes
+        characters = len(decode_input(asked).raw)
+        known_inputs[id(asked)] = asked, characters
+        return characters
 
     def row_of(record: Any, source: int, line: int) -> tuple[Any, ...]:
         turns = turns_of(record)
@@ -153,32 +167,6 @@ def _said_characters(output: Any, turns: Any) -> int:
             [len(turn.content) for turn in turns if turn.role == "assistant" and turn.content]
         )
     return total
-
-
-class _InputCharacters:
-    """The number of characters of inputs.
-
-    An input that was judged before is the same object, so it is counted once.
-    """
-
-    def __init__(self) -> None:
-        self._decode = view_decoder(raw=str)
-        self.known: dict[
-            int, tuple[Raw, int]
-        ] = {}  # by identity of the object, which stays as long as it is here
-        self._bytes = 0  # of these objects
-
-    def count(self, asked: Any) -> int:
-        """Count the characters of an input that is not known."""
-        if asked.__class__ is not Raw:
-            return len(asked.raw)
-        if self._bytes > _MOST_INPUT_BYTES:
-            self.known.clear()
-            self._bytes = 0
-        self._bytes += _ENTRY_BYTES + memoryview(asked).nbytes
-        characters = len(self._decode(asked).raw)
-        self.known[id(asked)] = asked, characters
-        return characters
 
 
 def _notes_of(metadata: Mapping[str, Any]) -> int:
