@@ -25,7 +25,7 @@ from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
 from itertools import accumulate
-from operator import attrgetter, eq, ge, gt, le, lt, ne
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -285,16 +285,19 @@ _GROUP_MARK = "\x1f"
 _MOST_GROUPS = 50  # of an evaluation and metric
 
 
-class Grouped(Protocol):
-    """The result of an evaluation and metric, or of one of its groups."""
-
+class _Named(Protocol):
     evaluation_name: str
     metric: str | None
+
+
+class Grouped(_Named, Protocol):
+    """The result of an evaluation and metric, or of one of its groups."""
+
     group: GroupValues | None
 
 
 _Grouped = TypeVar("_Grouped", bound=Grouped)
-_Item = TypeVar("_Item")
+_Item = TypeVar("_Item", bound=_Named)
 
 
 def parse_group(text: str) -> GroupBy:
@@ -352,12 +355,8 @@ def largest_groups(
     groups: Sequence[GroupBy],
     size: Callable[[_Item], int],
     notice: Notice,
-    *,
-    scope_of: Callable[[_Item], tuple[str, str | None]] = attrgetter("evaluation_name", "metric"),
 ) -> list[_Item]:
     """The groups of each evaluation and metric that are shown, the largest first.
-
-    `scope_of` has the names of groups.
 
     Raises:
         NoMatchError: No record has any of the fields.
@@ -365,10 +364,9 @@ def largest_groups(
     by_scope = defaultdict[tuple[str, str | None], list[_Item]](list)
     all_values: set[str | None] = set()
     for group in grouped:
-        name, metric = scope_of(group)
-        name, values = ungrouped_name(name, groups)
+        name, values = ungrouped_name(group.evaluation_name, groups)
         all_values.update(values.values())
-        by_scope[name, metric].append(group)
+        by_scope[name, group.metric].append(group)
     if all_values == {None}:
         raise NoMatchError(f"no record has the field {' or '.join(by.field for by in groups)}")
     shown = []

@@ -15,6 +15,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Unpack
 
 import msgspec
@@ -45,11 +46,11 @@ from fastrec.summary.present_ranking import (
     EvaluationStats,
     Stats,
     add_groups,
-    choose_groups,
     facts_of,
     rank,
 )
 from fastrec.summary.summarize import summarize_evaluations
+from fastrec.where import largest_groups
 
 
 def stats(
@@ -154,7 +155,9 @@ def stats(
         _add_series(found.evaluations, index, others)
         if by_group:
             chosen_groups = choice(_results_of(by_group, repeats), metrics="all")
-            parts = ranked(choose_groups(found, chosen_groups, groups, note))
+            size = attrgetter("records")
+            shown = largest_groups(found.evaluations, chosen_groups, groups, size, note)
+            parts = ranked(shown)
             _add_tests(parts, by_group, ranks=is_tested)
             _add_series(parts.evaluations, by_group, others)
             add_groups(found, parts.evaluations, groups)
@@ -246,9 +249,9 @@ def _only_common(chosen: Chosen, index: QuestionTable, *, errors_as_wrong: bool)
     of such a model, only the errors on common questions count. If errors count as wrong, every
     record is an answer.
     """
-    names = [model.model_id for model in chosen.models]
-    answering = [model.model_id for model in chosen.models if errors_as_wrong or model.answers]
-    table = index.table(chosen.evaluation)
+    names = [model.model_id for model in chosen.by_model]
+    answering = [model.model_id for model in chosen.by_model if errors_as_wrong or model.answers]
+    table = index.table(chosen)
     cells = table.cells
     has_say = table.are_models(answering or names)
     is_answered = cells.is_answered | errors_as_wrong
@@ -258,4 +261,4 @@ def _only_common(chosen: Chosen, index: QuestionTable, *, errors_as_wrong: bool)
     is_chosen[table.place] = is_common[table.question] & table.are_models(names)[table.model]
     counted = summarize_evaluations(*count_run(table.records.where(is_chosen)))
     models = [model for evaluation in counted for model in evaluation.by_model]
-    return msgspec.structs.replace(chosen, models=models, common_questions=int(is_common.sum()))
+    return msgspec.structs.replace(chosen, by_model=models, common_questions=int(is_common.sum()))

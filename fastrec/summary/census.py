@@ -232,17 +232,9 @@ def _counts(
     count = len(models)
     if count == 1:
         return 1, int(not outcomes[0][2]), 1, 1
-    distinct = set(models)
-    failed = [error for _, _, error in outcomes]
-    answering = (
-        {model for model, error in zip(models, failed, strict=True) if not error}
-        if any(failed)
-        else distinct
-    )
-    identities = (
-        count if len(distinct) == count else len(set(zip(models, evaluation_ids, strict=True)))
-    )
-    return len(distinct), len(answering), identities, count
+    answering = {model for model, (_, _, error) in zip(models, outcomes, strict=True) if not error}
+    identities = set(zip(models, evaluation_ids, strict=True))
+    return len(set(models)), len(answering), len(identities), count
 
 
 def _numbered(key: _Key, records: _Records, contradictions: NumbersByKey) -> bytes:

@@ -7,7 +7,7 @@ import msgspec
 
 from fastrec.errors import NoMatchError, UsageError, check_choice, counted, did_you_mean, listed
 from fastrec.filters import Filters, matches_any, nothing_matches
-from fastrec.summary.document import EvaluationSummary, Kind, ModelSummary
+from fastrec.summary.document import EvaluationSummary, Kind, filled
 from fastrec.where import without_group
 from fastrec.wording import Scope, metrics_of
 
@@ -50,16 +50,15 @@ class ScopeWithKind(Scope, Protocol):
 _Scope = TypeVar("_Scope", bound=ScopeWithKind)
 
 
-class Chosen(msgspec.Struct):
-    """An evaluation with one of its metrics, and the models of it to rank."""
+class Chosen(EvaluationSummary, kw_only=True):
+    """An evaluation with one of its metrics, and the chosen models of it.
 
-    evaluation: EvaluationSummary
+    `by_model` is empty if only common questions count and there are none.
+    """
+
     metrics: int
-    count: int
+    chosen: int
     answering: int
-    models: list[
-        ModelSummary
-    ]  # their numbers; empty if only common questions count and there are none
     common_questions: int | None  # questions that all of these have answered, if known
 
 
@@ -91,7 +90,15 @@ def choose(
         common = scope.questions_all_models if errors_as_wrong else scope.questions_answered_by_all
         known = common if len(models) == scope.models else None
         chosen.append(
-            Chosen(scope, counts[scope.evaluation_name], len(models), answering, models, known)
+            filled(
+                Chosen,
+                scope,
+                metrics=counts[scope.evaluation_name],
+                chosen=len(models),
+                answering=answering,
+                common_questions=known,
+                by_model=models,
+            )
         )
     return chosen
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nlargest
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -22,7 +21,7 @@ from fastrec.summary.document import (
 )
 from fastrec.summary.present_choice import Chosen, others_in_words
 from fastrec.summary.rows import from_portable
-from fastrec.where import GroupBy, largest_groups, with_groups
+from fastrec.where import GroupBy, with_groups
 from fastrec.wording import cluster_in_words, title_of
 
 _MOST = 5  # listed in a line
@@ -202,18 +201,6 @@ class Stats(Tabular, kw_only=True):
         return self.accuracy or not evaluation.graded
 
 
-def choose_groups(
-    totals: Stats,
-    grouped: Sequence[Chosen],
-    groups: Sequence[GroupBy],
-    notice: Callable[[str], None],
-) -> list[Chosen]:
-    """The groups that are shown (`largest_groups`): only these are ranked and tested."""
-    scope_of = attrgetter("evaluation.evaluation_name", "evaluation.metric")
-    size = attrgetter("evaluation.records")
-    return largest_groups(totals.evaluations, grouped, groups, size, notice, scope_of=scope_of)
-
-
 def add_groups(totals: Any, grouped: Iterable[Any], groups: Sequence[GroupBy]) -> None:
     """Put the groups of each evaluation and metric of a document behind it (`with_groups`).
 
@@ -286,33 +273,30 @@ def rank(
         raise UsageError(f"min_coverage must be between 0 and 100, not {min_coverage}")
     evaluations = []
     for choice in chosen:
-        usual = "score" if choice.evaluation.graded else "accuracy"
+        usual = "score" if choice.graded else "accuracy"
         ranked_by = by or usual
         models = [
             _model(
                 model,
-                choice.evaluation.questions,
+                choice.questions,
                 errors_as_wrong=errors_as_wrong,
                 reduced=repeats_as != "mean",
             )
-            for model in choice.models
+            for model in choice.by_model
         ]
         if ranked_by in ("accuracy", "score"):
             least = 0.0 if common and choice.common_questions is not None else min_coverage
             for model in models:
                 model.unranked = _why_unranked(model, least)
-        models.sort(key=_order(ranked_by, usual, lower=choice.evaluation.lower_is_better))
+        models.sort(key=_order(ranked_by, usual, lower=choice.lower_is_better))
         models.sort(key=lambda model: bool(model.unranked))
         evaluations.append(
             filled(
                 EvaluationStats,
                 choice,
-                choice.evaluation,
                 by=ranked_by,
                 records=sum(model.records for model in models),
                 errors=sum(model.errors for model in models),
-                models=choice.evaluation.models,
-                chosen=choice.count,
                 by_model=models,
             )
         )

@@ -93,9 +93,9 @@ def overlap(
     records: Counter[str] = Counter()
     chosen: set[tuple[str, str]] = set()
     for one in choose(index.evaluations, by_name, metrics=metrics):
-        for model in one.models:
+        for model in one.by_model:
             records[model.model_id] += model.records
-            chosen.add((one.evaluation.evaluation_name, model.model_id))
+            chosen.add((one.evaluation_name, model.model_id))
     if by == "names":
         return Overlap(names=compare_similar(index, records))
     recipes = index.selection.summary.sample_hash.by_model

@@ -12,6 +12,7 @@
 
 import os
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO, Unpack
 
@@ -52,13 +53,13 @@ from fastrec.summary.present_choice import choose, names_of
 from fastrec.summary.present_ranking import (
     MIN_COVERAGE,
     add_groups,
-    choose_groups,
     facts_of,
     largest,
     rank,
     repeats_in_words,
 )
 from fastrec.templates import render_template
+from fastrec.where import largest_groups
 
 _FIRST_MODELS = 15  # of the leaderboard that are not folded
 _ABOUT_LINES = (
@@ -175,10 +176,11 @@ def report(
         )
         if repeats.kind != "mean":
             group_index.evaluations = reduce_repeats(group_index, repeats)
-        shown_groups = choose_groups(
-            found,
+        shown_groups = largest_groups(
+            found.evaluations,
             choice(group_index.evaluations, metrics="all"),
             groups,
+            attrgetter("records"),
             notes.append,
         )
         add_groups(found, ranked(shown_groups).evaluations, groups)
