@@ -149,16 +149,8 @@ def _partition(task: _PartitionTask) -> str:
 
 
 def merge_lists(prefixes: Iterable[str], name: str) -> Iterator[Any]:
-    return _merge_rows(read_rows(f"{prefix}-{name}") for prefix in prefixes)
-
-
-def _merge_rows(lists: Iterable[Iterable[Any]]) -> Iterator[Any]:
+    lists = (chain.from_iterable(read_blocks(f"{prefix}-{name}")) for prefix in prefixes)
     return merge(*lists, key=itemgetter(0, 1, 2))
-
-
-def read_rows(path: str) -> Iterator[Any]:
-    for block in read_blocks(path):
-        yield from block
 
 
 IDENTITY_EXAMPLES = 100
@@ -298,14 +290,14 @@ class SeveralRecords(msgspec.Struct, frozen=True):
         ]
 
 
-def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, QuestionCounts]:
-    """Merge lists by hash, and count the questions of each evaluation.
+def count_questions(by_hash: Iterable[CensusRow]) -> dict[bytes, QuestionCounts]:
+    """Count the questions of each evaluation.
 
     Refuse too many evaluations.
     """
     most = current_limits().most_results
     counted: dict[bytes, QuestionCounts] = defaultdict(QuestionCounts)
-    for evaluation, evaluation_rows in groupby(_merge_rows(lists), key=itemgetter(0)):
+    for evaluation, evaluation_rows in groupby(by_hash, key=itemgetter(0)):
         counts = counted[evaluation]
         if len(counted) > most:
             raise TooManyResultsError(most, split_scope(evaluation)[0], "")
@@ -336,13 +328,13 @@ def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, Questio
 
 
 def find_several(
-    lists: Iterable[Iterable[CensusRow]], counted: dict[bytes, QuestionCounts]
+    by_id: Iterable[CensusRow], counted: dict[bytes, QuestionCounts]
 ) -> Iterator[SeveralRecords]:
-    """Merge lists by sample_id, and yield identities with several records.
+    """Yield identities with several records.
 
     Ids with several hashes are added to `counted`.
     """
-    for (evaluation, sample_id), group in groupby(_merge_rows(lists), key=itemgetter(0, 1)):
+    for (evaluation, sample_id), group in groupby(by_id, key=itemgetter(0, 1)):
         rows = list(group)
         counted[evaluation].ids_with_many_hashes += len({row[2] for row in rows}) > 1
         *_, identities, records, _ = rows[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -409,13 +409,10 @@ class Summary(Tabular, kw_only=True):
 
     def json_pieces(self) -> Iterator[bytes]:
         """Yield the text of the document in pieces: it may take more memory than the summary."""
-        piece: list[bytes] = []
-        for text in _listing(self, "evaluations", map(_evaluation, self.evaluations)):
-            piece.append(text)
-            if len(piece) >= _PIECE_TEXTS:
-                yield b"".join(piece)
-                piece = []
-        yield b"".join([*piece, b"\n"])
+        texts = _listing(self, "evaluations", map(_evaluation, self.evaluations))
+        while piece := b"".join(islice(texts, _PIECE_TEXTS)):
+            yield piece
+        yield b"\n"
 
     @classmethod
     def from_json(cls, data: bytes) -> Summary:

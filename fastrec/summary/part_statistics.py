@@ -31,7 +31,7 @@ from fastrec.summary.census import (
     count_lists,
     count_questions,
     find_several,
-    read_rows,
+    merge_lists,
     write_rows,
 )
 from fastrec.summary.rows import Sums
@@ -165,8 +165,8 @@ def read_census(prefixes: Sequence[str], rule: RepeatsRule | None = None) -> Cen
     census = Census()
     # The second list has ids of evaluations that the first may lack: nothing of them was kept, or
     # another partition has their hashes.
-    hashes, by_id = ([read_rows(f"{prefix}-{name}") for prefix in prefixes] for name in _LISTS)
-    census.questions = count_questions(hashes)
+    by_hash, by_id = (merge_lists(prefixes, name) for name in _LISTS)
+    census.questions = count_questions(by_hash)
     superseded = _superseded(find_several(by_id, census.questions), census, rule)
     census.superseded = write_superseded(rule.path if rule else "", superseded)
     return census

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -62,7 +63,9 @@ def census(
             )
         )
     by_hash, by_id = (
-        [msgspec.msgpack.decode(msgspec.msgpack.encode(lists[side])) for lists in taken]
+        sorted(
+            chain(*(msgspec.msgpack.decode(msgspec.msgpack.encode(lists[side])) for lists in taken))
+        )
         for side in (0, 1)
     )
     counted = count_questions(by_hash)

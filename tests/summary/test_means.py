@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def test_means_agree_with_fractions(
             (b"e", question, b"m", evaluation_id, b"i") for question, evaluation_id, _ in part
         ]
         lists.append(census_of_part(KeyColumns.of(fields), [outcome for _, _, outcome in part])[0])
-    repeats = count_questions(lists)[b"e"].repeats.get(b"m", Repeats())
+    repeats = count_questions(sorted(chain(*lists)))[b"e"].repeats.get(b"m", Repeats())
     plain = [as_record(question, outcome) for question, _, outcome in records]
     everything = [outcome for _, _, outcome in records]
     (expected,) = naive_models(plain).values()

@@ -7,6 +7,7 @@ import io
 import json
 import random
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -234,7 +235,7 @@ def summarized(parts: list[list[dict[str, Any]]], order: tuple[str, ...]) -> Sum
         tally.add_packed(piece.packed())
         lists.append(census_of_part(KeyColumns.of(fields), list(map(outcome_of, rows)))[0])
     census = Census()
-    census.questions = count_questions(lists)
+    census.questions = count_questions(sorted(chain(*lists)))
     lines = sum(map(len, parts))
     counts = LineCounts(lines=lines, kept=lines, duplicates=0, rejected=0, blank=0)
     return Summary(
