@@ -20,7 +20,7 @@ first two values are equal are in one partition, so counts of partitions add up.
 """
 
 import secrets
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from heapq import merge
@@ -36,7 +36,7 @@ from fastrec.limits import current_limits
 from fastrec.sorting.files import ViewsWriter, read_blocks
 from fastrec.sorting.keys import KeyColumns, is_split, split_scope
 from fastrec.storage import FileDigest, fingerprint, join, storage_of
-from fastrec.summary.rows import Sums
+from fastrec.summary.rows import NO_COUNTS, Sums
 from fastrec.summary.tally import Outcome, Repeats, RepeatsByModel, add_repeats
 
 _BLOCK_BYTES = 64 << 10
@@ -243,8 +243,8 @@ def _numbered(key: _Key, records: _Records, contradictions: NumbersByKey) -> byt
 class QuestionCounts(Sums):
     questions: int = 0
     # By number of models that have records of a question: how many questions have so many.
-    by_models: dict[int, int] = msgspec.field(default_factory=Counter)
-    by_answering: dict[int, int] = msgspec.field(default_factory=Counter)  # the same for answers
+    by_models: dict[int, int] = NO_COUNTS
+    by_answering: dict[int, int] = NO_COUNTS  # the same for answers
     repeats: RepeatsByModel = msgspec.field(default_factory=lambda: defaultdict(Repeats))
     hashes_with_many_ids: int = 0
     split_hashes: int = 0

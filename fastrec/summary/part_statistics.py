@@ -34,7 +34,7 @@ from fastrec.summary.census import (
     merge_lists,
     write_rows,
 )
-from fastrec.summary.rows import Sums
+from fastrec.summary.rows import NO_COUNTS, Sums
 from fastrec.summary.same_run import SameRunCounts, write_superseded
 from fastrec.summary.tally import NO_OUTCOME, Outcome, Tally
 
@@ -48,13 +48,13 @@ _CopyCounts = tuple[tuple[int, int], ...]
 class LinesByPiece(Sums):
     """What became of the records of each piece of input, by the number of the piece."""
 
-    kept: Counter[int] = msgspec.field(default_factory=Counter)  # records that no other piece has
+    kept: Counter[int] = NO_COUNTS  # records that no other piece has
     # Records with copies. The first piece in the order of the input keeps the record; all other
     # copies are duplicates. The order may change from run to run, so it is applied when parts are
     # added up.
-    shared: Counter[_CopyCounts] = msgspec.field(default_factory=Counter)
-    duplicates: Counter[int] = msgspec.field(default_factory=Counter)  # certain duplicates
-    left_out: Counter[int] = msgspec.field(default_factory=Counter)  # records left out by options
+    shared: Counter[_CopyCounts] = NO_COUNTS
+    duplicates: Counter[int] = NO_COUNTS  # certain duplicates
+    left_out: Counter[int] = NO_COUNTS  # records left out by options
 
     def resolve(self, order: Mapping[int, int]) -> None:
         """Decide which piece keeps a record with copies: the first in the given order."""

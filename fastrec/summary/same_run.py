@@ -45,7 +45,7 @@ from fastrec.sorting.keys import key_splitter, split_scope, text_of
 from fastrec.sorting.runs import Run, spill
 from fastrec.storage import FileDigest
 from fastrec.summary.census import CountTask, count_lists, merge_lists, write_rows
-from fastrec.summary.rows import Sums
+from fastrec.summary.rows import NO_COUNTS, Sums
 
 # The fields that tell trials apart, in `metadata` or at the root of a record.
 TRIAL_FIELDS = (
@@ -195,7 +195,7 @@ class SameRunCounts(Sums):
 
     records: int = 0
     # Records by runs: only the first hundred pairs in order, whose counts are exact.
-    pairs: Counter[RunPair] = msgspec.field(default_factory=Counter)
+    pairs: Counter[RunPair] = NO_COUNTS
     superseded: list[Run] = msgspec.field(
         default_factory=list
     )  # their keys and the digests of their bodies

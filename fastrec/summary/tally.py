@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from fastrec.sorting.keys import KeyColumns
-from fastrec.summary.rows import Column, Sums, bucket_of, from_portable, to_portable
+from fastrec.summary.rows import NO_COUNTS, Column, Sums, bucket_of, from_portable, to_portable
 
 UNIT_BITS = 1_074
 _ROOT_BITS = 128  # extra bits of precision for a square root
@@ -57,17 +57,18 @@ class RepeatSums(Sums):
         self.squares += sum([score * score for score in scores])
 
 
+_NO_SUMS: dict[int, RepeatSums] = msgspec.field(default_factory=lambda: defaultdict(RepeatSums))
+
+
 class Repeats(Sums):
     """A model's questions with several records, by the number of records or answers."""
 
     # Questions whose records are all answers.
-    without_errors: dict[int, RepeatSums] = msgspec.field(
-        default_factory=lambda: defaultdict(RepeatSums)
-    )
+    without_errors: dict[int, RepeatSums] = _NO_SUMS
     # The answers to the other questions.
-    answers: dict[int, RepeatSums] = msgspec.field(default_factory=lambda: defaultdict(RepeatSums))
+    answers: dict[int, RepeatSums] = _NO_SUMS
     # All records of these, with errors as wrong.
-    records: dict[int, RepeatSums] = msgspec.field(default_factory=lambda: defaultdict(RepeatSums))
+    records: dict[int, RepeatSums] = _NO_SUMS
 
 
 RepeatsByModel = dict[bytes, Repeats]
@@ -213,7 +214,7 @@ class ModelTally(Sums):
     score_squared: int = 0  # sum of their squares, in units of 2**-2148
     error_score: int = 0  # the same of records with an error
     error_score_squared: int = 0
-    latency: Counter[int] = msgspec.field(default_factory=Counter)  # records by latency bucket
+    latency: Counter[int] = NO_COUNTS  # records by latency bucket
     first: bytes = b""  # the lowest sample_id, encoded as in sort keys
     last: bytes = b""  # the highest sample_id
 
@@ -279,8 +280,8 @@ _Records = tuple[list[bytes], list[Sequence[Any]]]  # sample_ids and rows
 
 class Tally(Sums):
     # None stands for the usual type, and for the label of the corpus.
-    interaction_types: Counter[str | None] = msgspec.field(default_factory=Counter)
-    schema_versions: Counter[str | None] = msgspec.field(default_factory=Counter)
+    interaction_types: Counter[str | None] = NO_COUNTS
+    schema_versions: Counter[str | None] = NO_COUNTS
     # By scope (an evaluation with a metric, if it has one) and model_id, encoded as in sort
     # keys.
     models: dict[tuple[bytes, bytes], ModelTally] = msgspec.field(
