@@ -17,7 +17,15 @@ from msgspec import UNSET
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import open_plain
-from fastrec.harnesses.log import NOT_SCORED, Log, RunInfo, Sample, Score, extracted, tokens_of
+from fastrec.harnesses.log import (
+    Log,
+    RunInfo,
+    Sample,
+    Score,
+    extracted,
+    tokens_of,
+    with_every_metric,
+)
 from fastrec.harnesses.values import (
     JsonObject,
     OptionalInt,
@@ -478,48 +486,37 @@ _decode_requests = decoder(list[RequestState])
 _decode_entries = decoder(list[Entry[Stat]])
 
 
-def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
-    """Read the samples of a slice: requests and scores of the same key become one sample."""
-    state = log.paths["scenario_state"]
-    scores = log.paths["per_instance_stats"]
+def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterable[Sample | str]:
+    """Read the samples of a slice: requests and scores of the same key become one sample.
+
+    Metrics depend on the perturbation and the split, so samples without scores get the metrics of
+    samples that have the same.
+    """
+    path = log.paths["per_instance_stats"]
     entries: defaultdict[Key, list[Entry[Stat]]] = defaultdict(list)
-    for entry in _read(scores, log_slice.entries, _decode_entries):
-        key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, scores)
+    for entry in _read(path, log_slice.entries, _decode_entries):
+        key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, path)
         entries[key].append(entry)
+    path = log.paths["scenario_state"]
     requests: defaultdict[Key, list[RequestState]] = defaultdict(list)
-    for request in _read(state, log_slice.requests, _decode_requests):
-        key = key_of(
-            request.instance.id, request.instance.perturbation, request.train_trial_index, state
+    for request in _read(path, log_slice.requests, _decode_requests):
+        asked = request.instance
+        requests[key_of(asked.id, asked.perturbation, request.train_trial_index, path)].append(
+            request
         )
-        requests[key].append(request)
     method = run.metadata.get(METHOD, "")
-    unscored = _metrics_by_kind(entries, log_slice) if requests.keys() - entries.keys() else {}
+    by_kind: defaultdict[tuple[Any, ...], list[Sample | str]] = defaultdict(list)
+    found = []
     for key, its_requests in requests.items():
-        found = _scores_of(
+        scores = _scores_of(
             entries.get(key, ()), key.perturbation, log_slice, adds_up=method == LANGUAGE_MODELING
         )
-        if key not in entries:
-            instance = its_requests[0].instance
-            kind = (key.perturbation, instance.split, instance.sub_split)
-            found[0].extend(Score(metric, None, NOT_SCORED) for metric in unscored.get(kind, ()))
-        yield _sample_of(key, its_requests, found, method, log_slice.labels)
-
-
-# A perturbation, a split and a part of it.
-_Kind = tuple[str, str | None, str | None]
-
-
-def _metrics_by_kind(
-    entries: dict[Key, list[Entry[Stat]]], log_slice: LogSlice
-) -> dict[_Kind, dict[str, None]]:
-    """The metrics of the samples of each kind, in order."""
-    found: defaultdict[_Kind, dict[str, None]] = defaultdict(dict)
-    for key, its_entries in entries.items():
-        label = log_slice.labels.get(key.perturbation, key.perturbation)
-        for stat in (stat for entry in its_entries for stat in entry.stats or ()):
-            metric = metric_id(stat.name, label)
-            if metric not in log_slice.empty_metrics:
-                found[key.perturbation, stat.name.split, stat.name.sub_split][metric] = None
+        sample = _sample_of(key, its_requests, scores, method, log_slice.labels)
+        asked = its_requests[0].instance
+        by_kind[key.perturbation, asked.split, asked.sub_split].append(sample)
+        found.append(sample)
+    for same in by_kind.values():
+        with_every_metric(same)
     return found
 
 
