@@ -588,7 +588,7 @@ def csv_rows() -> list[tuple[int, list[str]]]:
     """The rows of a table whose blocks are those of a replaced `shard_at`, each with its first
     line.
     """
-    return list(table._csv_cells("t.csv", table._Lines("t.csv", table._WHOLE), ","))
+    return list(table._csv_cells("t.csv", table._WHOLE, ","))
 
 
 csv_text = st.text(st.sampled_from('a,;"\n\r é\x85\u2028\x00'), max_size=40)

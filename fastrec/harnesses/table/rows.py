@@ -170,31 +170,29 @@ class _Lines:
 
     def __init__(self, path: str, piece: Piece) -> None:
         self.number = piece.before  # newlines so far, as `_cut_lines` counts them
-        self.is_utf8 = True  # whether all of the text so far is
         self._blocks = _whole_lines(path, piece)
 
     def __iter__(self) -> Iterator[str]:
         for block in self._blocks:
-            self.is_utf8 = self.is_utf8 and _is_utf8(block)
-            has_returns = count(block, b"\r") > count(block, b"\r\n")
             for encoded in io.BytesIO(block):  # twice as fast as lines of `StringIO`
                 self.number += 1
                 line = encoded.decode(errors="surrogateescape")
-                if has_returns:  # they end lines, too
+                if "\r" in line.removesuffix("\r\n"):  # it ends rows, too
                     yield from io.StringIO(line, newline="")
                 else:
                     yield line
 
 
-def _is_utf8(text: bytes) -> bool:
+def _is_utf8(text: str) -> bool:
     try:
-        return text.isascii() or bool(text.decode())
-    except UnicodeDecodeError:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
         return False
 
 
-def _csv_cells(path: str, lines: _Lines, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _csv_cells(path: str, piece: Piece, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(_LONGEST_CELL)
+    lines = _Lines(path, piece)
     first = lines.number + 1  # the line of the next row
     try:
         # A strict reader refuses a piece that ends inside of a cell.
@@ -209,24 +207,19 @@ def _csv_cells(path: str, lines: _Lines, delimiter: str) -> Iterator[tuple[int, 
 
 
 def _csv_rows(path: str, piece: Piece, delimiter: str) -> Iterator[Row]:
-    lines = _Lines(path, piece)
-    rows = _csv_cells(path, lines, delimiter)
-    first_rows = _csv_cells(path, _Lines(path, _WHOLE), delimiter) if piece.start else rows
+    rows = _csv_cells(path, piece, delimiter)
+    first_rows = _csv_cells(path, _WHOLE, delimiter) if piece.start else rows
     _, names = next(first_rows, (0, []))
-    columns = [_as_bytes(name).decode(errors="replace") for name in names]
+    columns = [name.encode(errors="surrogateescape").decode(errors="replace") for name in names]
     if len(set(columns)) != len(columns):
         raise LogError(path, f"has two columns of the same name: {listed(columns, 30)}")
     for number, cells in rows:
         if len(cells) != len(columns):
             yield number, f"it has {len(cells):,} cells, and the table {len(columns):,} columns"
-        elif lines.is_utf8 or _is_utf8(_as_bytes("".join(cells))):
+        elif _is_utf8("".join(cells)):
             yield number, dict(zip(columns, cells, strict=True))
         else:
             yield number, "it is not UTF-8"
-
-
-def _as_bytes(text: str) -> bytes:
-    return text.encode(errors="surrogateescape")
 
 
 _decode_cells = msgspec.json.Decoder(dict[str, Any]).decode
@@ -272,7 +265,7 @@ def _json_row(text: bytes | memoryview) -> JsonObject | str:
     if twice:
         return f"it has the key {twice[0]!r} twice"
     for name, value in row.items() if twice is not None else ():
-        if not _is_utf8(spell([name, value]).encode(errors="surrogatepass")):
+        if not _is_utf8(spell([name, value])):
             return f"{name!r} contains half of a surrogate pair, which UTF-8 cannot encode"
     return row
 
