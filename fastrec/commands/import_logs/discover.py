@@ -21,7 +21,7 @@ from fastrec.harnesses.log import OTHER, BadLog, Files, FilesByRole, FoundFile, 
 from fastrec.harnesses.recognise import head_of, role_in
 from fastrec.harnesses.registry import HARNESSES, harness_named
 from fastrec.sources.inputs import AnyFile
-from fastrec.storage import join, parent_and_name, parent_of, storage_of
+from fastrec.storage import join, parent_of, storage_of
 
 RECORDS = "record shards"
 
@@ -140,26 +140,17 @@ def _files_beside(
     """Find further files of a harness in the directories of incomplete logs."""
     known = {file.path for file in files}
     found = []
-    for directory in dict.fromkeys(
-        parent_of(file.path) for file in files if file.path in incomplete
-    ):
-        for path in _listed(directory):
-            if path not in known:
-                with suppress(OSError, ShardError):  # nobody named it
+    for folder in dict.fromkeys(parent_of(file.path) for file in files if file.path in incomplete):
+        storage = storage_of(folder)
+        here = folder or "."
+        with suppress(OSError):
+            for entry in storage.files_in(here):
+                name = entry.removeprefix(here.rstrip("/") + "/")
+                path = join(folder, name)
+                if "/" in name or name.startswith(".") or path in known:
+                    continue
+                with suppress(OSError, ShardError):  # nobody named it, and it may be a folder
                     role = role_in(path, head_of(path), names)
                     if role is not None and role[0] == harness:
-                        found.append(FoundFile(path, storage_of(path).size_of(path), role[1]))
+                        found.append(FoundFile(path, storage.size_of(path), role[1]))
     return found
-
-
-def _listed(directory: str) -> list[str]:
-    storage = storage_of(directory)
-    here = (directory or ".").rstrip("/")
-    with suppress(OSError):
-        return [
-            join(directory, name)
-            for path in storage.files_in(directory or ".")
-            for parent, name in [parent_and_name(path)]
-            if parent in (here, directory) and name[:1] != "." and not storage.is_directory(path)
-        ]
-    return []

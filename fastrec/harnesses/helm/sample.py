@@ -26,6 +26,7 @@ from fastrec.harnesses.log import (
     tokens_of,
     with_every_metric,
 )
+from fastrec.harnesses.transcripts import text_of
 from fastrec.harnesses.values import (
     JsonObject,
     OptionalInt,
@@ -247,16 +248,8 @@ def _question(asked: HelmInput | str) -> str:
         return asked.text
     if asked.messages:
         users = [message for message in asked.messages if message.get("role") == "user"]
-        return _content((users or asked.messages)[-1].get("content"))
+        return text_of((users or asked.messages)[-1].get("content")) or ""
     return _media_text(asked.multimedia_content)
-
-
-def _content(content: Any) -> str:
-    if isinstance(content, list):
-        return "\n".join(
-            _content(part.get("text", part) if isinstance(part, dict) else part) for part in content
-        )
-    return "" if content is None else spell(content)
 
 
 def _prompt(request: Request | None) -> str:

@@ -163,16 +163,16 @@ def _find(path: str, runs: Sequence[_Run]) -> _Run:
     if not found:
         other = f"; the results found are of other runs than {date}" if runs else ""
         raise LogError(path, f"there are no results of its run{other}: {_ADVICE}")
-    found = [run for run in found if run.date == date] or found
     found = [run for run in found if _has(run.results, task or named_task(path, run.results.tasks))]
     if not found:
         raise LogError(path, f"no results found here have its task {task}: {_ADVICE}")
-    nearest = max(_shared(path, run.file.path) for run in found)
-    found = [run for run in found if _shared(path, run.file.path) == nearest]
-    if any(run.results != found[0].results for run in found):
-        names = " and ".join(base_name(run.file.path) for run in found[:2])
+    ranks = [(run.date == date, _shared(path, run.file.path)) for run in found]
+    highest = max(ranks)
+    best = [run for run, rank in zip(found, ranks, strict=True) if rank == highest]
+    if any(run.results != best[0].results for run in best):
+        names = " and ".join(base_name(run.file.path) for run in best[:2])
         raise LogError(path, f"{names} could both be its results: import each run by itself")
-    return found[0]
+    return best[0]
 
 
 def _has(results: Results, task: str) -> bool:

@@ -13,7 +13,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -223,38 +223,21 @@ def _csv_rows(path: str, piece: Piece, delimiter: str) -> Iterator[Row]:
 
 
 _decode_cells = msgspec.json.Decoder(dict[str, Any]).decode
-_decode_lines = msgspec.json.Decoder(dict[str, Any]).decode_lines
 NO_OBJECT = "it is no JSON object"
 _COLON = b"\\u003"  # an escaped colon begins like this
 
 
 def _json_rows(path: str, piece: Piece) -> Iterator[Row]:
-    before = piece.before
-    for lines, rows in map(_rows_in, _whole_lines(path, piece)):  # no block is kept meanwhile
-        for number, cells in rows:
-            yield before + number, cells
-        before += lines
-
-
-def _rows_in(block: bytes) -> tuple[int, Iterable[Row]]:
-    """The number of lines of a block, and its rows with their lines, from 1."""
-    lines = block.removesuffix(b"\n").split(b"\n")
-    try:
-        rows = _decode_lines(block)  # wherever its lines end
-        borders = 1 + count(block, b"}\n{")
-        if borders == len(lines) == len(rows) and not _loses_keys(block, rows):
-            return len(lines), enumerate(rows, 1)
-    except REFUSALS:
-        pass
-    filled = [(number, text) for number, text in enumerate(lines, 1) if text.strip()]
-    return len(lines), ((number, _row_or_problem(text)) for number, text in filled)
-
-
-def _row_or_problem(text: bytes) -> JsonObject | str:
-    try:
-        return _json_row(text)
-    except ValueError as exc:
-        return f"it is no JSON object: {exc}"
+    number = piece.before
+    for block in _whole_lines(path, piece):
+        for line in io.BytesIO(block):
+            number += 1
+            if not line.strip():
+                continue
+            try:
+                yield number, _json_row(line)
+            except ValueError as exc:
+                yield number, f"it is no JSON object: {exc}"
 
 
 def _json_row(text: bytes | memoryview) -> JsonObject | str:
