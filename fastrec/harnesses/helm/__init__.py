@@ -134,13 +134,6 @@ class RequestKey(LogObject):
     result: _KeyResult | None = None
 
 
-class CountedStat(LogObject):
-    """A metric, and how many values it has."""
-
-    name: MetricName
-    count: int | float = 1
-
-
 class AggregateName(MetricName, frozen=True, gc=False):
     perturbation: Perturbation | None = None
 
@@ -233,7 +226,7 @@ class SliceRanges(msgspec.Struct):
 _LATEST = 1 << 40  # seconds since 1970
 
 _decode_request = decoder(RequestKey)
-_decode_entry = decoder(Entry[CountedStat])
+_decode_entry = decoder(Entry)
 _decode_envelope = decoder(Envelope)
 
 

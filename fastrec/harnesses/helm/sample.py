@@ -10,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -46,8 +46,6 @@ from fastrec.storage.base import read_at
 # The parts of HELM's files that become records. Everything else, above all the tokens, is skipped
 # by the decoder. The oldest runs have plain text where newer ones have objects: inputs and outputs
 # of instances.
-
-_T = TypeVar("_T")
 
 _MOST_METRICS = 10_000  # whose ids are remembered
 
@@ -158,7 +156,7 @@ class Stat(LogObject):
     mean: Any = None
 
 
-class Entry(LogObject, Generic[_T]):
+class Entry(LogObject):
     """What one metric object of HELM says about an instance.
 
     Several entries may have the same key.
@@ -167,7 +165,7 @@ class Entry(LogObject, Generic[_T]):
     instance_id: str | int
     train_trial_index: int = 0
     perturbation: Perturbation | None = None
-    stats: list[_T] | None = None
+    stats: list[Stat] | None = None
 
 
 Ranges = list[tuple[int, int]]  # of the bytes of whole items: start and end
@@ -279,7 +277,7 @@ _SampleScores = tuple[list[Score], dict[str, float]]
 
 
 def _scores_of(
-    entries: Sequence[Entry[Stat]],
+    entries: Sequence[Entry],
     perturbation: str,
     log_slice: LogSlice,
     *,
@@ -476,7 +474,7 @@ def _error(requests: list[RequestState]) -> str:
 
 
 _decode_requests = decoder(list[RequestState])
-_decode_entries = decoder(list[Entry[Stat]])
+_decode_entries = decoder(list[Entry])
 
 
 def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterable[Sample | str]:
@@ -486,7 +484,7 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterable[Sample | st
     samples that have the same.
     """
     path = log.paths["per_instance_stats"]
-    entries: defaultdict[Key, list[Entry[Stat]]] = defaultdict(list)
+    entries: defaultdict[Key, list[Entry]] = defaultdict(list)
     for entry in _read(path, log_slice.entries, _decode_entries):
         key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, path)
         entries[key].append(entry)
