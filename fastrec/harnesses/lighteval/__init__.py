@@ -111,12 +111,6 @@ class Results(Fields):
         listed = config.get("metrics", config.get("metric"))
         return {metric.name: metric for item in as_list(listed) for metric in metrics_in(item)}
 
-    def hash_of(self, task: str) -> str:
-        """The hash of all questions of a task; empty if the document does not have it."""
-        summary = as_object(as_object(self["summary_tasks"]).get(task))
-        value = summary["hashes.hash_examples"]
-        return value if isinstance(value, str) else ""
-
 
 def read_results(path: str) -> Results:
     return Results(read_object(path, "file with results of lighteval"))
@@ -298,7 +292,12 @@ def _flat_task(path: str, results: Results, parquet: Any, *, is_flat: bool) -> s
         for text in table.values(*column)
     )
     questions = xxhash.xxh64("".join(hashes).encode()).hexdigest()
-    found = [task for task in results.tasks if results.hash_of(task) == questions]
+    summaries = as_object(results["summary_tasks"])
+    found = [
+        task
+        for task in results.tasks
+        if as_object(summaries.get(task))["hashes.hash_examples"] == questions
+    ]
     if len(found) == 1:
         return found[0]
     if task := named_task(path, found or results.tasks):
