@@ -14,7 +14,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -152,35 +152,18 @@ def _last_border(block: bytes, quotes: int) -> int:
     return 0
 
 
-def _whole_lines(path: str, piece: Piece) -> Iterator[bytes]:
-    """Read text in blocks that end with a line."""
+def _numbered_lines(path: str, piece: Piece) -> Iterator[tuple[int, bytes]]:
     blocks = shard_at(path).read_text() if piece == _WHOLE else _range(path, piece)
+    whole = chunks(blocks, max_line_bytes=_NO_LIMIT, offset=piece.start)
     # A loop would keep each block until the next.
-    return map(itemgetter(0), chunks(blocks, max_line_bytes=_NO_LIMIT, offset=piece.start))
+    lines = chain.from_iterable(map(io.BytesIO, map(itemgetter(0), whole)))
+    return enumerate(lines, piece.before + 1)
 
 
 def _range(path: str, piece: Piece) -> Iterator[bytes]:
     with storage_of(path).open_reader(path) as file:
         for at in range(piece.start, piece.end, _BLOCK):
             yield read_at(file, min(_BLOCK, piece.end - at), at)
-
-
-class _Lines:
-    """Lines of CSV as text: bytes that are not UTF-8 are surrogates."""
-
-    def __init__(self, path: str, piece: Piece) -> None:
-        self.number = piece.before  # newlines so far, as `_cut_lines` counts them
-        self._blocks = _whole_lines(path, piece)
-
-    def __iter__(self) -> Iterator[str]:
-        for block in self._blocks:
-            for encoded in io.BytesIO(block):  # twice as fast as lines of `StringIO`
-                self.number += 1
-                line = encoded.decode(errors="surrogateescape")
-                if "\r" in line.removesuffix("\r\n"):  # it ends rows, too
-                    yield from io.StringIO(line, newline="")
-                else:
-                    yield line
 
 
 def _is_utf8(text: str) -> bool:
@@ -191,15 +174,26 @@ def _is_utf8(text: str) -> bool:
 
 
 def _csv_cells(path: str, piece: Piece, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows of CSV, each with its first line; bytes that are not UTF-8 are surrogates."""
+    number = piece.before
+
+    def texts() -> Iterator[str]:
+        nonlocal number
+        for number, line in _numbered_lines(path, piece):  # noqa: B007 - the number of the last line
+            text = line.decode(errors="surrogateescape")
+            if "\r" in text.removesuffix("\r\n"):  # it ends rows, too
+                yield from io.StringIO(text, newline="")
+            else:
+                yield text
+
     csv.field_size_limit(_LONGEST_CELL)
-    lines = _Lines(path, piece)
-    first = lines.number + 1  # the line of the next row
+    first = number + 1  # the line of the next row
     try:
         # A strict reader refuses a piece that ends inside of a cell.
-        for cells in csv.reader(lines, delimiter=delimiter, strict=True):
+        for cells in csv.reader(texts(), delimiter=delimiter, strict=True):
             if cells:
                 yield first, cells
-            first = lines.number + 1
+            first = number + 1
     except csv.Error as exc:
         raise LogError(
             path, f"is not CSV at line {first:,}: {exc}; quotes inside of a cell must be doubled"
@@ -228,12 +222,8 @@ _COLON = b"\\u003"  # an escaped colon begins like this
 
 
 def _json_rows(path: str, piece: Piece) -> Iterator[Row]:
-    number = piece.before
-    for block in _whole_lines(path, piece):
-        for line in io.BytesIO(block):
-            number += 1
-            if not line.strip():
-                continue
+    for number, line in _numbered_lines(path, piece):
+        if line.strip():
             try:
                 yield number, _json_row(line)
             except ValueError as exc:
