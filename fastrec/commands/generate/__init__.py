@@ -83,21 +83,19 @@ def labelled_lines(recipe: Recipe) -> Iterator[tuple[str, bytes]]:
     another spelling. A conflict has the identity of an earlier record and another answer.
     """
     source = _Source(recipe)
-    kinds = (
-        (recipe.rejects, source.invalid),
-        (recipe.duplicates, source.duplicate),
-        (recipe.conflicts, source.conflict),
-        (recipe.blanks, source.blank),
-    )
     for _ in range(recipe.records):
         number = source.rng.random()
-        for share, make in kinds:
-            if number < share:
+        for share, make in (
+            (recipe.rejects, source.invalid),
+            (recipe.duplicates, source.duplicate),
+            (recipe.conflicts, source.conflict),
+            (recipe.blanks, source.blank),
+            (1.0, source.record),
+        ):
+            number -= share
+            if number < 0:
                 yield make()
                 break
-            number -= share
-        else:
-            yield source.record()
 
 
 class _Source:

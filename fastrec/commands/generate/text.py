@@ -45,10 +45,10 @@ class Rng:
 
     def between(self, low: int, high: int, step: int = 1) -> int:
         """An integer in `[low, high]`, a multiple of `step` above `low`."""
-        return low + step * int(self.random() * ((high - low) // step + 1))
+        return low + step * self.below((high - low) // step + 1)
 
     def choice(self, items: Sequence[T]) -> T:
-        return items[int(self.random() * len(items))]
+        return items[self.below(len(items))]
 
     def skewed_choice(self, items: Sequence[T]) -> T:
         """An item, early ones far more often: close enough to Zipf's law for word lists."""
@@ -65,7 +65,7 @@ class Rng:
     def shuffled(self, items: Sequence[T]) -> list[T]:
         result = list(items)
         for last in range(len(result) - 1, 0, -1):
-            other = int(self.random() * (last + 1))
+            other = self.below(last + 1)
             result[last], result[other] = result[other], result[last]
         return result
 
