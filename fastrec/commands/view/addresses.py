@@ -23,7 +23,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -277,28 +277,3 @@ class Site:
         """Make a function from names of questions to their addresses; for tables, it is quicker."""
         parameters = urlencode(state_pairs(state))
         return lambda name: f"{self.prefix}/question/{quote(name, safe='')}?{parameters}"
-
-
-class QuestionSite(NamedTuple):
-    """The pages about a question, such as `answer` and `record`, in the state of one of them."""
-
-    site: Site
-    state: PageState
-    name: str
-
-    def to(self, page: str = "question", name: str | None = None, **changes: object) -> str:
-        """Make the address of a page about this question, or about another one."""
-        route = f"{page}/{quote(name or self.name, safe='')}"
-        return self.site.pairs(route, *state_pairs(replace(self.state, **changes)))
-
-    def answer(self, chosen: AnswerName, page: str = "answer", *, whole: bool = False) -> str:
-        return self.to(page, show=(chosen,), differences=False, whole=whole)
-
-    def model_answer(self, model: str, ordinal: int = 1) -> str:
-        return self.answer(AnswerName(model, ordinal))
-
-    def neighbours(
-        self, rows: Sequence[QuestionRow | None], page: str = "question", **changes: object
-    ) -> list[str | None]:
-        """Make the addresses of a page about other questions, where there are any."""
-        return [self.to(page, row.name, whole=False, **changes) if row else None for row in rows]

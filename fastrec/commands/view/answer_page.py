@@ -31,9 +31,8 @@ _MEASURE = re.compile(r"token|usage|latency|performance|duration|time|_ms$")
 _MOST = 100_000  # a longer text is cut, until it is asked for
 
 
-def answer_page(asked: Asked, shown: NumberedAnswer) -> Html:
-    site, index, _, state, row = asked
-    here = asked.here
+def answer_page(here: Asked, shown: NumberedAnswer) -> Html:
+    site, index, _, state, row = here
     above = here._replace(state=replace(state, show=()))
     model = shown.name.model
     transcript = shown.transcript

@@ -272,9 +272,7 @@ class _Pages:
     def disagreement(self, request: Request) -> Response:
         asked = self._asked(request)
         following = asked.questions.next_disagreement(asked.state.query, asked.row.name)
-        address = (
-            asked.here.to(name=following.name) if following else f"{asked.here.to()}#{NO_MORE}"
-        )
+        address = asked.to(name=following.name) if following else f"{asked.to()}#{NO_MORE}"
         return RedirectResponse(address, 303)
 
     def answer(self, request: Request) -> Response:
@@ -362,7 +360,7 @@ class _Pages:
         shown = self._answer(asked)
         assert self._labels  # otherwise, the guard has refused it
         self._labels.add(new_label(asked.row, shown, form))
-        return RedirectResponse(asked.here.answer(shown.name), 303)
+        return RedirectResponse(asked.answer(shown.name), 303)
 
     def _read_labels(self) -> Labeller | None:
         return self._labels.read() if self._labels else None
