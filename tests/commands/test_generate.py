@@ -598,7 +598,7 @@ def test_unusual_shards(tmp_path):
 
 def test_zstd_frames(tmp_path):
     """A shard of several megabytes has several frames, each with a declared size and a checksum."""
-    found = generate(tmp_path, records=150, shards=1, mix="agentic", text="words")
+    found = generate(tmp_path, records=200, shards=1, mix="agentic", text="words")
     data = Path(found.paths[0]).read_bytes()
     frames = 0
     while data:
