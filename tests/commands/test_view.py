@@ -45,7 +45,7 @@ from fastrec.commands.view.addresses import (
 from fastrec.commands.view.differences import differences
 from fastrec.commands.view.server import HEADERS
 from fastrec.errors import UsageError
-from fastrec.html import exact, multiline
+from fastrec.pages.html import exact, multiline
 from fastrec.progress import Progress
 from tests.commands.viewing import (
     HOSTILE,

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastrec.filters import AnyPath, Filters
-from fastrec.html import Cell, Html, Row, number_cell
 from fastrec.limits import current_limits
-from fastrec.svg import WIDTH, Scale
-from fastrec.templates import render_template
+from fastrec.pages import render_template
+from fastrec.pages.html import Cell, Html, Row, number_cell
+from fastrec.pages.svg import WIDTH, Scale
 from fastrec.trends import Change, EvaluationTrend, ModelTrend, collect_trend
 
 _LINES = 8  # models of a plot; page.css has as many colours

@@ -31,9 +31,9 @@ from msgspec.structs import replace
 
 from fastrec.answers.leaderboard import BoardEvaluation
 from fastrec.answers.table import PLACES, SORTS, OutcomeFilter, Query, QuestionRow, Scope, Which
-from fastrec.html import Html
+from fastrec.pages import render_template
+from fastrec.pages.html import Html
 from fastrec.summary.present_ranking import EvaluationStats
-from fastrec.templates import render_template
 
 _ESCAPE = re.compile(r"\\(?:\\|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 _ORDINAL = re.compile(r"\\([2-9]|[1-9][0-9]{1,8})\Z")

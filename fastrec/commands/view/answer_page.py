@@ -24,8 +24,8 @@ from fastrec.commands.view.addresses import AnswerName
 from fastrec.commands.view.question_page import Asked, NumberedAnswer
 from fastrec.errors import UsageError
 from fastrec.errors import shown as shown_path
-from fastrec.html import Html
 from fastrec.normalize.corrections import GivenFile, Label, Labeller
+from fastrec.pages.html import Html
 
 _MEASURE = re.compile(r"token|usage|latency|performance|duration|time|_ms$")
 _MOST = 100_000  # a longer text is cut, until it is asked for

@@ -28,10 +28,10 @@ from fastrec.commands.view.addresses import (
 )
 from fastrec.commands.view.differences import LONGEST, differences
 from fastrec.commands.view.table_page import metric_links, metric_name
-from fastrec.html import Html
 from fastrec.limits import current_limits
 from fastrec.normalize.corrections import Label, Labeller
-from fastrec.svg import Scale
+from fastrec.pages.html import Html
+from fastrec.pages.svg import Scale
 from fastrec.wording import even_scores
 
 _MOST_EXTRACTED = 5

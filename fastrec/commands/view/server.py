@@ -72,12 +72,12 @@ from fastrec.commands.view.work import Background, WorkingError
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import FastrecError, UsageError, counted, listed, shown
 from fastrec.filters import Filters, make_filters
-from fastrec.html import Html
 from fastrec.normalize.corrections import Labeller
+from fastrec.pages import render_template
+from fastrec.pages.html import Html
 from fastrec.storage import last_name
 from fastrec.summary.present_choice import choose
 from fastrec.summary.present_ranking import Stats, facts_of, rank
-from fastrec.templates import render_template
 
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; form-action 'self'; base-uri 'none'; "

@@ -1,4 +1,4 @@
-"""Pages and pieces of pages: a template says how they look, and its caller which values they show.
+"""HTML: a template says how a page or a piece of it looks, its caller which values it shows.
 
 Every value is escaped, unless it is `Html`, the result of a macro, or a text that a filter of
 this module has made into markup. An unknown name is an error. A line break in a template is for its
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fastrec.errors import counted, listed
-from fastrec.html import Cell, Html, Table, allowed, as_cell, escaped, exact, multiline
-from fastrec.markdown import markdown
+from fastrec.pages.html import Cell, Html, Table, allowed, as_cell, escaped, exact, multiline
+from fastrec.pages.markdown import markdown
 from fastrec.wording import (
     NONE,
     SIGNS,
@@ -65,7 +65,7 @@ def _environment() -> "Environment":
 
 def _source(name: str) -> str:
     """Read a template; a comment around a line break drops it, and keeps the numbers of lines."""
-    text = files(__name__).joinpath(name).read_text(encoding="utf-8")
+    text = files(__name__).joinpath("templates", name).read_text(encoding="utf-8")
     return _LINE_BREAK.sub(lambda space: f"{{#{space[0]}#}}", text)
 
 

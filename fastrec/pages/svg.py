@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from fastrec.html import Html
-from fastrec.templates import render_macro
+from fastrec.pages import render_macro
+from fastrec.pages.html import Html
 from fastrec.wording import cut_middle
 
 WIDTH = 1000  # units of a drawing that is stretched to any width
