@@ -9,7 +9,7 @@ common knowledge in our own words.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from itertools import compress, zip_longest
+from itertools import chain, compress, cycle, zip_longest
 from operator import add, floordiv, mul, sub, truediv
 from typing import Any, NamedTuple
 
@@ -28,10 +28,6 @@ class Trial(NamedTuple):
     rng: Rng
     ability: float
     style: int
-
-    def succeeds(self) -> bool:
-        """Decide whether the answer, or one point of it, is right."""
-        return self.rng.chance(self.ability)
 
 
 class Reply(NamedTuple):
@@ -130,7 +126,7 @@ def _answer(script: Facts, mistake: Mistake | None, trial: Trial) -> Reply:
     style = trial.style
     facts = dict(script)
     points = facts.get("points", [""])
-    successes = [trial.succeeds() for _ in points]
+    successes = [rng.chance(trial.ability) for _ in points]
     count = sum(successes)
     facts["made"] = list(compress(points, successes))
     if "said" in facts:  # a wrong and a right text for each point
@@ -143,7 +139,11 @@ def _answer(script: Facts, mistake: Mistake | None, trial: Trial) -> Reply:
         mistake(rng, facts)
     else:
         _set_outcome(rng, facts.get("scale", ("wrong", "right"))[count], facts)
-    turns = conversation(*(_fill(text, facts) for text in facts.get("turns", ())))
+    roles = chain(["system"], cycle(["user", "assistant"]))
+    turns = [
+        {"role": role, "content": _fill(text, facts)}
+        for text, role in zip(facts.get("turns", ()), roles, strict=False)
+    ]
     for step in facts.get("steps", ()):
         is_allowed = facts["outcome"] in step.get("when", facts["outcome"])
         if is_allowed and ("chance" not in step or rng.chance(step["chance"])):
@@ -156,14 +156,6 @@ def _answer(script: Facts, mistake: Mistake | None, trial: Trial) -> Reply:
     text = facts["styles"][style].format(**facts)
     reasoning = facts["think"].format(**facts)
     return Reply(text, facts.get("value", text), count / len(points), reasoning, turns)
-
-
-def conversation(*contents: str) -> list[Record]:
-    """Turns of a system prompt, then of user and assistant in turn."""
-    roles = ("system", *("user", "assistant") * len(contents))
-    return [
-        {"role": role, "content": content} for role, content in zip(roles, contents, strict=False)
-    ]
 
 
 def _turns(step: Facts, facts: Facts, trial: Trial) -> list[Record]:

@@ -35,8 +35,9 @@ from fastrec.pages import render_template
 from fastrec.pages.html import Html
 from fastrec.summary.present_ranking import EvaluationStats
 
-_ESCAPE = re.compile(r"\\(?:\\|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
-_ORDINAL = re.compile(r"\\([2-9]|[1-9][0-9]{1,8})\Z")
+_ESCAPE = re.compile(r"\\(?:[\\tnr]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
+# In a name, what follows a backslash belongs to it.
+_ANSWER = re.compile(r"(?s)((?:[^\\]|\\.)*?)\\([2-9]|[1-9][0-9]{1,8})")
 
 
 class AnswerName(msgspec.Struct, frozen=True):
@@ -58,16 +59,14 @@ def name_text(name: str) -> str:
     r"""Spell a name with printable characters only; `name_of` is the inverse.
 
     >>> name_text("org/model"), name_text("a\\b\u202e\n")
-    ('org/model', 'a\\\\b\\u202e\\x0a')
+    ('org/model', 'a\\\\b\\u202e\\n')
     """
     if name.isprintable() and "\\" not in name:
         return name
-    return "".join(char if char.isprintable() and char != "\\" else _escaped(char) for char in name)
-
-
-def _escaped(char: str) -> str:
-    # Python would write a line break as `\n`.
-    return f"\\x{ord(char):02x}" if char in "\t\n\r" else char.encode("unicode_escape").decode()
+    return "".join(
+        char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode()
+        for char in name
+    )
 
 
 def name_of(text: str) -> str:
@@ -75,12 +74,9 @@ def name_of(text: str) -> str:
 
 
 def _answer_name_of(text: str) -> AnswerName:
-    found = _ORDINAL.search(text)
-    if found:
-        name = text[: found.start()]
-        backslashes = len(name) - len(name.rstrip("\\"))
-        if backslashes % 2 == 0:  # else the backslash before the digits belongs to the name
-            return AnswerName(name_of(name), int(found[1]))
+    numbered = _ANSWER.fullmatch(text)
+    if numbered:
+        return AnswerName(name_of(numbered[1]), int(numbered[2]))
     return AnswerName(name_of(text))
 
 
