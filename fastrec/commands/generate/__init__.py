@@ -173,8 +173,9 @@ class _Source:
         if self.is_later:
             kind = self.rng.choice(kinds)
             answer = self.compose(kind)
-            fitting = (row for row in self.invalid_lines if kind in row.types)
-            row = next(row for row in fitting if row.fits(answer.schema))
+            row = next(
+                row for row in self.invalid_lines if kind in row.types and row.fits(answer.schema)
+            )
         else:
             row = next(self.invalid_lines)
             kind = row.types[0] if len(row.types) == 1 else self.rng.choice(kinds)

@@ -105,10 +105,10 @@ class QuestionBank:
             # Types outside the mix get a few questions too, because some invalid lines need them.
             count = max(2, total * mixes[mix].get(kind, 1) // 25)
             evaluations = [row for row in rows if row.interaction_type == kind]
-            self._questions[kind] = []
-            for place in range(count):
-                number, which = divmod(place, len(evaluations))
-                self._questions[kind].append(self._question(evaluations[which], number))
+            self._questions[kind] = [
+                self._question(evaluations[place % len(evaluations)], place // len(evaluations))
+                for place in range(count)
+            ]
 
     def _question(self, evaluation: Evaluation, number: int) -> Question:
         rng = self._rng

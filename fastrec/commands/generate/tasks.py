@@ -165,7 +165,7 @@ def _turns(step: Facts, facts: Facts, trial: Trial) -> list[Record]:
     comment = step.get("comment", "") if trial.style or "always" in step else ""
     calls = _calls(step, facts, rng)
     if "fails" in step and rng.chance(step["fails"]):
-        turns = tool_turns(calls, comment.format(**facts), step["error"].format(**facts))
+        turns = _tool_turns(calls, comment, step["error"], facts)
         if "retry" not in step:
             _set_outcome(rng, "gives up", facts)
             return turns
@@ -173,7 +173,7 @@ def _turns(step: Facts, facts: Facts, trial: Trial) -> list[Record]:
         calls = _calls(step, facts, rng)
     _draw(rng, step.get("draw", {}), facts)
     if calls:
-        turns += tool_turns(calls, comment.format(**facts), step["output"].format(**facts))
+        turns += _tool_turns(calls, comment, step["output"], facts)
     return turns
 
 
@@ -188,14 +188,14 @@ def _calls(step: Facts, facts: Facts, rng: Rng) -> list[Record]:
     return calls
 
 
-def tool_turns(calls: list[Record], comment: str, output: str) -> list[Record]:
+def _tool_turns(calls: list[Record], comment: str, output: str, facts: Facts) -> list[Record]:
     """A turn with the calls, and a turn with what the tools returned."""
     turn: Record = {"role": "assistant", "tool_calls": calls}
     if comment:
-        turn["content"] = comment
+        turn["content"] = comment.format(**facts)
     ids = [call["id"] for call in calls]
     called = ids[0] if len(ids) == 1 else ids
-    return [turn, {"role": "tool", "content": output, "tool_call_id": called}]
+    return [turn, {"role": "tool", "content": output.format(**facts), "tool_call_id": called}]
 
 
 # Questions about facts with four choices. Wrong choices are values of similar rows of the same
