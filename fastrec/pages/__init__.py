@@ -6,7 +6,7 @@ readers, with the white space around it, if it is next to a tag or to a field.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from operator import attrgetter
@@ -97,19 +97,17 @@ def fields_table(columns: Mapping[str, str], items: Iterable[object]) -> Table:
     A column has a head and a field, maybe with a kind: `hash:code`, `metric:text`, `names:listed`.
     """
     fields = [field.partition(":") for field in columns.values()]
-    rows = [[_cell_of(attrgetter(name)(item), kind) for name, _, kind in fields] for item in items]
+    rows = [[_KINDS[kind](attrgetter(name)(item)) for name, _, kind in fields] for item in items]
     return list(columns), rows
 
 
-def _cell_of(value: Any, kind: str) -> Cell | str | float | None:
-    if kind == "code":
-        return Cell(value if isinstance(value, str) else ", ".join(value), "code")
-    if kind == "cost":
-        return Cell(cost_text(value), "num")
-    if kind == "listed":
-        return listed(value)
-    given: str | float | None = value
-    return str(value or "") if kind == "text" else given
+_KINDS: dict[str, Callable[[Any], Any]] = {
+    "": lambda value: value,
+    "text": lambda value: str(value or ""),
+    "listed": listed,
+    "cost": lambda cost: Cell(cost_text(cost), "num"),
+    "code": lambda value: Cell(value if isinstance(value, str) else ", ".join(value), "code"),
+}
 
 
 _FILTERS = (

@@ -107,9 +107,7 @@ class LabelFile:
             return Labeller(GivenFile.at(self._path))
 
     def add(self, label: Label) -> None:
-        fields = msgspec.structs.asdict(label)
-        values = {name: value for name, value in fields.items() if value not in (None, {})}
-        self._append(msgspec.json.encode(values) + b"\n")
+        self._append(msgspec.json.encode(label) + b"\n")
 
     def _append(self, line: bytes) -> None:
         with self._lock, open(self._path, "ab+", buffering=0) as file:  # noqa: PTH123
