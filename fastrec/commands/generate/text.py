@@ -75,8 +75,7 @@ class _Script(NamedTuple):
 
     words: str
     glue: str = " "
-    stop: str = "."
-    comma: str = ","
+    marks: Sequence[str] = (".", ",")
     extras: Sequence[str] = ()
     endings: Sequence[str] = ("",)
 
@@ -121,11 +120,8 @@ def _phrase(rng: Rng, script: _Script, words: Sequence[str]) -> str:
         rng.skewed_choice(words) + rng.choice(script.endings) for _ in range(rng.between(1, 2))
     ]
     number = rng.random()
-    if number < 0.10:
-        phrase[-1] += script.stop
-        phrase.append(rng.skewed_choice(words).capitalize())
-    elif number < 0.17:
-        phrase[-1] += script.comma
+    if number < 0.17:
+        phrase[-1] += rng.choice(script.marks)
     elif number < 0.20:
         phrase.append(str(rng.between(2, 999)))
     elif number < 0.24 and script.extras:
