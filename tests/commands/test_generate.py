@@ -280,6 +280,15 @@ def test_spellings_occur(plain, pattern):
     assert any(re.search(pattern, line) for line in plain)
 
 
+def test_floats_need_no_exponent(corpus):
+    """No float needs an exponent, which the two JSON encoders would write differently."""
+    for kind, line in corpus:
+        if kind in {"record", "conflict"}:
+            json.loads(
+                line, parse_float=lambda text: pytest.fail(text) if "e" in text.lower() else 0.0
+            )
+
+
 # Shares
 
 
