@@ -12,8 +12,8 @@ The decoder misses one flaw: of two equal keys it silently keeps the last. Each 
 colon, so the judge compares the number of colons in a chunk and in its normal form, once per chunk
 and at memory speed. Only if they differ does it compare line by line.
 
-`validate` needs no normal forms. Its judge compares the strings of the records with the quotes of
-the chunk instead, since each dropped key drops two of them, too.
+`validate` needs no normal forms. Its judge encodes each record only to count the colons, into a
+buffer that is small enough for the processor's cache, without nulls dropped and hashes filled in.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
-from stringzilla import bytesum, count, find, find_first_not_of, translate
+from stringzilla import count, find, find_first_not_of
 
 from fastrec.errors import out_of_memory
 from fastrec.judge.batch import Batch, HashReplaced, InvalidLine, RecordFilter
@@ -50,45 +50,15 @@ from fastrec.sources.shard import Slice
 
 _GIANT = 16 << 20
 _ROOM = 6  # bytes of memory per byte of a chunk: up to four per character, and copies
-_IS_QUOTE = bytes(byte == ord('"') for byte in range(256))
 _BLANK = b" \t\r\n"
-_MOST_BACKSLASHES = 16  # in a row that are counted: an even number, see below
-
-
-def count_quotes(text: bytes | memoryview) -> int:
-    r"""Count the quotes that begin or end a string; never too few.
-
-    A quote is part of a string if an odd number of backslashes is before it. With c(k) quotes that
-    have at least k backslashes before them, the others are c(0) - c(1) + c(2) - … quotes. Sums that
-    end after an odd number of terms are never too small.
-
-    >>> count_quotes(rb'{"a": "\"b\\", "c": ["\\\"d", 1]}')
-    8
-    """
-    # The sum of a table takes two thirds of the time of `count`, which is slow where there is much
-    # to count.
-    quotes: int = bytesum(translate(text, _IS_QUOTE))
-    sign = -1
-    pattern = b'\\"'
-    while len(pattern) <= _MOST_BACKSLASHES + 1 and (found := count(text, pattern)):
-        quotes += sign * found
-        sign = -sign
-        pattern = b"\\" + pattern
-    return quotes
 
 
 class OpenChunk:
     """A chunk of lines and how far it was judged."""
 
-    def __init__(self, data: bytes, line: int, offset: int, *, normal: bool) -> None:
-        """Begin at the first line.
-
-        A dropped key shows in the number of colons if there are normal forms (`normal`), else in
-        the number of quotes.
-        """
+    def __init__(self, data: bytes, line: int, offset: int) -> None:
         self._data = data
         self._offset = offset
-        self._normal = normal
         self.line = line
         self.text = data
         # The known input of each line, if any are replaced.
@@ -96,15 +66,12 @@ class OpenChunk:
         self.rules: VersionRules | None = None  # the rules of the version of these inputs
         self.position = self.number = 0  # of the next line
         self.saved = 0  # bytes by which the text up to the position is shorter than the lines
-        # Colons that the text up to the position has more than the output, for good reason; or
-        # quotes that it has.
+        # Colons that the text up to the position has more than the output, for good reason.
         self.excess = 0
         self._null = -1
 
     def next_null(self) -> int:
         """The position of the next null, or the end of the text if there is none."""
-        if not self._normal:
-            return len(self.text)  # nulls stay where they are
         if self._null < self.position:
             found = find(self.text, b"null", self.position)
             self._null = len(self.text) if found < 0 else found
@@ -143,23 +110,12 @@ class OpenChunk:
             self.saved += len(known.text) - PLACEHOLDER_BYTES
         self.position = end + 1
         self.number += 1
-        self.excess += self._count(memoryview(self.text)[start:end])
+        self.excess += count_colons(memoryview(self.text)[start:end])
         return self._data[begin : end + self.saved], self._offset + begin, known is not None
 
     def is_balanced(self, into: bytearray, start: int) -> bool:
         """Whether no key was dropped, now that the output from `start` on is complete."""
-        return self._count(self.text) == self.excess + self.count_output(into, start)
-
-    def count_output(self, into: bytearray, start: int) -> int:
-        """Count the colons of the output from `start` on.
-
-        0 if quotes are compared, since there is none.
-        """
-        colons: int = count(memoryview(into)[start:], b":") if self._normal else 0
-        return colons
-
-    def _count(self, text: bytes | memoryview) -> int:
-        return count_colons(text) if self._normal else count_quotes(text)
+        return count_colons(self.text) == self.excess + _count_output(into, start)
 
 
 class _Stop(Enum):
@@ -206,7 +162,7 @@ class Judge:
             bytearray(_ROOM * len(data))
         start = len(into)
         batch = Batch()
-        chunk = OpenChunk(data, line, offset, normal=self._normal)
+        chunk = OpenChunk(data, line, offset)
         if len(data) <= _GIANT and (
             shortened := self._known_inputs.shorten(data, self._rules.learn)
         ):
@@ -221,7 +177,7 @@ class Judge:
         # take the slow path, which sees duplicate keys.
         del into[start:]
         batch = Batch()
-        chunk = OpenChunk(data, line, offset, normal=self._normal)
+        chunk = OpenChunk(data, line, offset)
         while chunk.position < len(data):
             self._judge_next(chunk, into, batch)
         batch.lines = chunk.number
@@ -247,7 +203,7 @@ class Judge:
         drop_nulls = target.drop_nulls
         own_recipe = target.recipe
         decode = decoder.decode
-        count_strings = None if with_normal else decoder.count_strings
+        encoded = bytearray()  # the last record, if there are no normal forms
         text = chunk.text
         known_inputs = chunk.inputs
         secret = self._known_inputs.number
@@ -308,8 +264,9 @@ class Judge:
                         break
                     if self._mode != "fill":
                         record.sample_hash = computed
-            if count_strings:
-                excess += 2 * count_strings(record)
+            if not with_normal:
+                encode_into(record, encoded)
+                excess += count(encoded, b":")
             else:
                 if next_null < end:
                     if known:
@@ -387,7 +344,7 @@ class Judge:
                 break
         else:
             self._judge_slow(raw, into, batch, line, offset)
-        chunk.excess -= chunk.count_output(into, length)
+        chunk.excess -= _count_output(into, length)
 
     def _accepted(
         self, raw: bytes, into: bytearray, line: int, offset: int, rules: VersionRules
@@ -399,7 +356,7 @@ class Judge:
         start = len(into)
         batch = Batch()
         before = self._rules
-        chunk = OpenChunk(raw, line, offset, normal=self._normal)
+        chunk = OpenChunk(raw, line, offset)
         self._rules = rules
         stop = self._judge_fast(chunk, into, batch) if raw else _Stop.OTHER
         self._rules = before
@@ -439,6 +396,12 @@ class Judge:
         if len(given) <= len(known.sample_hash):  # others are wrong, and may be long
             known.recipe = given, recipe
         return recipe
+
+
+def _count_output(into: bytearray, start: int) -> int:
+    """Count the colons of the output from `start` on."""
+    colons: int = count(memoryview(into)[start:], b":")
+    return colons
 
 
 def _refuse(line: memoryview) -> Any:  # noqa: ARG001 - it stands for a decoder
