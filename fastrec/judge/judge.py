@@ -17,7 +17,6 @@ buffer that is small enough for the processor's cache, without nulls dropped and
 """
 
 from collections.abc import Iterator
-from enum import Enum, auto
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -68,14 +67,7 @@ class OpenChunk:
         self.saved = 0  # bytes by which the text up to the position is shorter than the lines
         # Colons that the text up to the position has more than the output, for good reason.
         self.excess = 0
-        self._null = -1
-
-    def next_null(self) -> int:
-        """The position of the next null, or the end of the text if there is none."""
-        if self._null < self.position:
-            found = find(self.text, b"null", self.position)
-            self._null = len(self.text) if found < 0 else found
-        return self._null
+        self.next_null = 0  # no null is between the position and here
 
     def skip_blank(self) -> int:
         """Move on past blank lines, at memory speed: a bomb can be made of nothing else.
@@ -116,12 +108,6 @@ class OpenChunk:
     def is_balanced(self, into: bytearray, start: int) -> bool:
         """Whether no key was dropped, now that the output from `start` on is complete."""
         return count_colons(self.text) == self.excess + _count_output(into, start)
-
-
-class _Stop(Enum):
-    END = auto()
-    OTHER = auto()  # a line is not a valid record of this version, as far as the fast path can tell
-    SLOW = auto()  # a line is a valid record of this version, but only the slow path can judge it
 
 
 class Judge:
@@ -168,8 +154,8 @@ class Judge:
         ):
             chunk.text, chunk.inputs = shortened
             chunk.rules = self._rules
-        while (stop := self._judge_fast(chunk, into, batch)) is not _Stop.END:
-            self._judge_next(chunk, into, batch, stop)
+        while not self._judge_fast(chunk, into, batch):
+            self._judge_next(chunk, into, batch, refused=True)
         if batch.blank == chunk.number or chunk.is_balanced(into, start):
             batch.lines = chunk.number
             return batch
@@ -179,12 +165,14 @@ class Judge:
         batch = Batch()
         chunk = OpenChunk(data, line, offset)
         while chunk.position < len(data):
-            self._judge_next(chunk, into, batch)
+            self._judge_next(chunk, into, batch, refused=False)
         batch.lines = chunk.number
         return batch
 
-    def _judge_fast(self, chunk: OpenChunk, into: bytearray, batch: Batch) -> _Stop:
+    def _judge_fast(self, chunk: OpenChunk, into: bytearray, batch: Batch) -> bool:
         """Judge the lines of a chunk, up to the first one that the fast path refuses.
+
+        Return whether it refused none.
 
         This is the hottest loop of fastrec. It is one long function, because a call per record
         costs more than most of its steps. The decoder gets views into the chunk, which saves a copy
@@ -217,10 +205,9 @@ class Judge:
         number = chunk.number
         saved = chunk.saved
         excess = chunk.excess
-        next_null = chunk.next_null()
+        next_null = chunk.next_null
         filters_out = self._filter and self._filter.filters_out
         filtered = 0
-        stop = _Stop.OTHER
         while position < size:
             end = next_newline(b"\n", position)
             if end < 0:
@@ -244,7 +231,6 @@ class Judge:
                 with_line = excess + colons  # the excess if nothing of the line were in the output
                 upgraded = self._upgraded(record, known, colons, schema)
                 if upgraded is None:
-                    stop = _Stop.SLOW
                     break
                 record, upgrades = upgraded
             given = record.sample_hash
@@ -260,7 +246,6 @@ class Judge:
                 else:
                     recipe = self._recipe(asked, known, given, decoder)
                     if recipe == WRONG and self._mode == "verify":
-                        stop = _Stop.SLOW
                         break
                     if self._mode != "fill":
                         record.sample_hash = computed
@@ -311,21 +296,21 @@ class Judge:
                 numbers.append(chunk.line + number)
             position = end + 1
             number += 1
-        else:
-            stop = _Stop.END
         batch.versions[schema.name] += number - chunk.number - filtered
         chunk.position = position
         chunk.number = number
         chunk.saved = saved
         chunk.excess = excess
-        return stop
+        chunk.next_null = next_null
+        return position >= size
 
     def _judge_next(
-        self, chunk: OpenChunk, into: bytearray, batch: Batch, stop: _Stop | None = None
+        self, chunk: OpenChunk, into: bytearray, batch: Batch, *, refused: bool
     ) -> None:
         """Judge the next line alone.
 
-        Try all versions but the one that refused it (`stop`), then the slow path.
+        Try all versions, except for the current one if it has `refused` the line, then the slow
+        path.
         """
         if blank := chunk.skip_blank():
             batch.blank += blank
@@ -333,10 +318,10 @@ class Judge:
         raw, offset, was_short = chunk.next_line()
         line = chunk.line + chunk.number - 1
         length = len(into)
-        refused = self._rules if stop is _Stop.OTHER and not was_short else None
-        for schema in () if stop is _Stop.SLOW else self._all_rules.schemas:
+        known = self._rules if refused and not was_short else None
+        for schema in self._all_rules.schemas:
             rules = self._all_rules.of(schema)
-            if rules is refused:
+            if rules is known:
                 continue
             if judged := self._accepted(raw, into, line, offset, rules):
                 self._rules = rules
@@ -358,9 +343,9 @@ class Judge:
         before = self._rules
         chunk = OpenChunk(raw, line, offset)
         self._rules = rules
-        stop = self._judge_fast(chunk, into, batch) if raw else _Stop.OTHER
+        is_judged = bool(raw) and self._judge_fast(chunk, into, batch)
         self._rules = before
-        if stop is _Stop.END and chunk.is_balanced(into, start):
+        if is_judged and chunk.is_balanced(into, start):
             return batch
         del into[start:]
         return None
