@@ -140,7 +140,8 @@ class LearningDecoder:
 
     def _use(self, record: type[Any]) -> None:
         self._known = record  # the class with fields for all keys learned so far
-        self.__dict__.pop("parts", None)  # those of the class before
+        for name in ("parts", "decode_null_id"):  # of the class before
+            self.__dict__.pop(name, None)
         self.decode: Decode = msgspec.json.Decoder(record).decode
 
     @cached_property
@@ -149,16 +150,25 @@ class LearningDecoder:
 
         Made at first use.
         """
-        record = self._known
-        asked = next(
-            field.type for field in msgspec.structs.fields(record) if field.name == "input"
-        )
-        without = msgspec.defstruct(
-            record.__name__,
-            [("input", int)],
-            bases=(record,),
-            module=record.__module__,
+        fields = msgspec.structs.fields(self._known)
+        asked = next(field.type for field in fields if field.name == "input")
+        return self._decode_with("input", int), msgspec.json.Decoder(asked).decode
+
+    @cached_property
+    def decode_null_id(self) -> Decode:
+        """The decoder of records with a null, which is wrong, in `evaluation_result_id`."""
+        return self._decode_with("evaluation_result_id", None)
+
+    def _decode_with(self, field: str, hint: Any) -> Decode:
+        """Make the decoder of records with another type of a field, which is required."""
+        known = self._known
+        fields = [(field, hint)]
+        record = msgspec.defstruct(
+            known.__name__,
+            fields,
+            bases=(known,),
+            module=known.__module__,
             kw_only=True,
             gc=False,
         )
-        return msgspec.json.Decoder(without).decode, msgspec.json.Decoder(asked).decode
+        return msgspec.json.Decoder(record).decode
