@@ -117,10 +117,7 @@ class Judge:
     """
 
     def __init__(self, settings: JudgeSettings = JudgeSettings()) -> None:  # noqa: B008 - it is frozen
-        self._mode = settings.sample_hash
-        self._warnings = settings.warnings
-        self._normal = settings.normal
-        self._records = settings.records
+        self._settings = settings
         self._filter = RecordFilter(settings.filters) if settings.filters else None
         # Without normal forms, known inputs save no more than it costs to find them.
         self._known_inputs = KnownInputs(settings.known_input_bytes if settings.normal else 0)
@@ -183,9 +180,10 @@ class Judge:
         ends = batch.ends
         recipes = batch.recipe_names
         encode_into = self._encode_into
-        with_warnings = self._warnings
-        with_normal = self._normal
-        with_records = with_normal or self._records
+        settings = self._settings
+        with_warnings = settings.warnings
+        with_normal = settings.normal
+        with_records = with_normal or settings.records
         schema, decoder, sure_labels, claims, target, compute_hash, _ = self._rules
         follows_rules = schema.follows_rules
         drop_nulls = target.drop_nulls
@@ -245,9 +243,9 @@ class Judge:
                     record.sample_hash = computed
                 else:
                     recipe = self._recipe(asked, known, given, decoder)
-                    if recipe == WRONG and self._mode == "verify":
+                    if recipe == WRONG and settings.sample_hash == "verify":
                         break
-                    if self._mode != "fill":
+                    if settings.sample_hash != "fill":
                         record.sample_hash = computed
             if not with_normal:
                 encode_into(record, encoded)

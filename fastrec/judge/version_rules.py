@@ -5,6 +5,7 @@ its decoder and the functions that are generated for it take milliseconds.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -93,18 +94,14 @@ class RulesByVersion:
         self.target = TARGETS[settings.target] if settings.target else None
         self.schemas = [self.schema] if self.schema else list(SCHEMAS.values())
         self._settings = settings
-        self._made: dict[tuple[str, str], VersionRules] = {}
+        self._made = cache(self._make)
 
     def of(self, schema: Schema, target: Schema | None = None) -> VersionRules:
         """The rules of a version.
 
         Its records are upgraded to the target of the judge, or to another one.
         """
-        target = target or self.target or schema
-        rules = self._made.get((schema.name, target.name))
-        return rules or self._made.setdefault(
-            (schema.name, target.name), self._make(schema, target)
-        )
+        return self._made(schema, target or self.target or schema)
 
     def _make(self, schema: Schema, target: Schema) -> VersionRules:
         # A record with `messages` beside `interactions` gets a note, which only the slow path
