@@ -151,7 +151,7 @@ class Judge:
         ):
             chunk.text, chunk.inputs = shortened
             chunk.rules = self._rules
-        while not self._judge_fast(chunk, into, batch):
+        while not self._judge_fast(chunk, into, batch, self._rules):
             self._judge_next(chunk, into, batch, refused=True)
         if batch.blank == chunk.number or chunk.is_balanced(into, start):
             batch.lines = chunk.number
@@ -166,8 +166,10 @@ class Judge:
         batch.lines = chunk.number
         return batch
 
-    def _judge_fast(self, chunk: OpenChunk, into: bytearray, batch: Batch) -> bool:
-        """Judge the lines of a chunk, up to the first one that the fast path refuses.
+    def _judge_fast(
+        self, chunk: OpenChunk, into: bytearray, batch: Batch, rules: VersionRules
+    ) -> bool:
+        """Judge the lines of a chunk by a version, up to the first one that the fast path refuses.
 
         Return whether it refused none.
 
@@ -184,7 +186,7 @@ class Judge:
         with_warnings = settings.warnings
         with_normal = settings.normal
         with_records = with_normal or settings.records
-        schema, decoder, sure_labels, claims, target, compute_hash, _ = self._rules
+        schema, decoder, sure_labels, claims, target, compute_hash, _ = rules
         follows_rules = schema.follows_rules
         drop_nulls = target.drop_nulls
         own_recipe = target.recipe
@@ -194,7 +196,7 @@ class Judge:
         known_inputs = chunk.inputs
         secret = self._known_inputs.number
         # The known inputs of another version say nothing about this one.
-        decode_short = decoder.parts[0] if known_inputs and chunk.rules is self._rules else _refuse
+        decode_short = decoder.parts[0] if known_inputs and chunk.rules is rules else _refuse
         view = memoryview(text)
         size = len(text)
         next_newline = text.find
@@ -338,11 +340,8 @@ class Judge:
         """
         start = len(into)
         batch = Batch()
-        before = self._rules
         chunk = OpenChunk(raw, line, offset)
-        self._rules = rules
-        is_judged = bool(raw) and self._judge_fast(chunk, into, batch)
-        self._rules = before
+        is_judged = raw and self._judge_fast(chunk, into, batch, rules)
         if is_judged and chunk.is_balanced(into, start):
             return batch
         del into[start:]

@@ -92,16 +92,13 @@ class LearningDecoder:
     def __init__(
         self,
         record: type[Any],
-        never: Collection[str] = (),
         hints: Mapping[str, Any] = types.MappingProxyType({}),
     ) -> None:
-        """Decode records of this class. `never` and `hints` are about unknown keys of the root.
+        """Decode records of this class.
 
-        Those of `never` are not learned. Those of `hints` are, but a line with a value of another
-        type is refused.
+        `hints` has types of unknown keys of the root: a line with another value there is refused.
         """
         self._record = record
-        self._never = frozenset(never)
         self._hints = hints
         self._learned: UnknownKeys = {}
         self._seen: set[tuple[str, str]] = set()  # unknown keys that the next decoder will know
@@ -122,7 +119,7 @@ class LearningDecoder:
             return
         room = _MOST_LEARNED - sum(map(len, self._learned.values()))
         for path, keys in unknown.items():
-            known = self._learned.get(path, set()) | (set() if path else self._never)
+            known = self._learned.get(path, ())
             new = ((path, key) for key in sorted(keys) if key not in known and can_widen(key))
             # Every line may have keys of its own, so only as many are remembered as can be learned.
             self._seen.update(islice(new, max(room - len(self._seen), 0)))
