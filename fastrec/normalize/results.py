@@ -55,6 +55,10 @@ class Piece(msgspec.Struct, frozen=True):
         )
 
     @property
+    def estimated_text(self) -> int:
+        return self.slice.estimated_text
+
+    @property
     def place(self) -> tuple[int, int]:
         """Its shard, and where it begins in it: the order of all pieces."""
         return self.shard, self.offset + self.slice.start
