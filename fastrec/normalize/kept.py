@@ -33,7 +33,7 @@ from fastrec.engine.base import Engine
 from fastrec.errors import shown
 from fastrec.normalize.results import Part, PieceCounts, SortResult
 from fastrec.normalize.resume import difference, framed, unframed
-from fastrec.sorting.gather import RunSlice, part_slice
+from fastrec.sorting.gather import RunSlice, part_slice, whole_run
 from fastrec.sorting.keys import END
 from fastrec.sources.formats import Format, format_of_name
 from fastrec.sources.lines import ReadStats
@@ -392,7 +392,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def removed(self, number: int) -> tuple[int, ...]:
         """The pieces that are gone and may have records in a part."""
-        return tuple(piece for first, last, piece in self._gone if first <= number <= last)
+        return tuple(sorted(piece for first, last, piece in self._gone if first <= number <= last))
 
     @cached_property
     def _gone(self) -> list[tuple[int, int, int]]:
@@ -478,8 +478,6 @@ def slices_of_part(part: Part, removed: tuple[int, ...]) -> list[RunSlice]:
         text = part.path, part.written.text_bytes
         columns = part.columns.path if part.columns else ""
         slices.append(part_slice(*text, part.index, part.index_bytes, removed, columns=columns))
-    if excluded := part.excluded:
-        slices.append(
-            part_slice(excluded.path, excluded.text_bytes, "", excluded.index_bytes, removed)
-        )
+    if part.excluded:
+        slices.append(replace(whole_run(part.excluded), removed=removed))
     return slices

@@ -45,12 +45,12 @@ from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import Finding
 from fastrec.normalize.options import Choice
 from fastrec.normalize.pass1 import release_buffer
-from fastrec.normalize.results import Excluded, Part, PartSources
+from fastrec.normalize.results import Part, PartSources
 from fastrec.sorting.cuts import BorderSizes, write_borders
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather
 from fastrec.sorting.keys import KeyColumns, column_splitter, key_splitter
-from fastrec.sorting.runs import IndexWriter, Origins, OriginsByPosition, index_of
+from fastrec.sorting.runs import IndexWriter, Origins, OriginsByPosition, Run, index_of
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, digest_of, sha256_of_file, storage_of
 from fastrec.summary.part_statistics import (
@@ -146,7 +146,7 @@ class PartTask(msgspec.Struct, frozen=True):
             return False
         [part] = self.slices
         # Records with equal keys may contradict each other, which their texts tell.
-        return part.is_input and part.data_end == listed.text_bytes and not part.has_repeats
+        return part.is_part and part.data_end == listed.text_bytes and not part.has_repeats
 
     def __str__(self) -> str:
         return f"writing part {self.number} of the corpus"
@@ -688,12 +688,21 @@ class _Keeper(_Step):
         )
         written = FileDigest(part.index, *write_blocks(part.index, [index], compressed=True))
         files = [*part.files, written, write_borders(part.borders, borders)]
-        excluded: Excluded | None = None
+        excluded: Run | None = None
         if self._excluded:
             path = f"{part.statistics_prefix}-excluded"
             _, others = self._excluded
-            files += [digest_of(path), FileDigest(index_of(path), others.size, others.hash())]
-            excluded = Excluded(path, self._excluded_bytes, others.size)
+            index_hash = others.hash()
+            excluded = Run(
+                path,
+                others.records,
+                self._excluded_bytes,
+                others.size,
+                [],
+                index_hash=index_hash,
+                part=path,
+            )
+            files += [digest_of(path), *excluded.files]
         return replace(
             part,
             files=tuple(files),

@@ -21,8 +21,9 @@ import secrets
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
 
 import msgspec
 from msgspec.structs import replace
@@ -374,8 +375,16 @@ def _plan_cuts(context: RunContext, planned: Plan) -> Plan:
             regions[number] = Region(part.border, part.borders, is_unchanged=True)
     lasts: dict[int, bytes] = {}
     cuts = choose_cuts(_borders(regions, lasts), context.options.part_size, context.sort_fields)
+    # The new parts that have records of each region, and how many regions each of them has.
+    parts_of = {
+        number: range(bisect_right(cuts, regions[number].first), bisect_right(cuts, last) + 1)
+        for number, last in lasts.items()
+    }
+    sharing = Counter(chain.from_iterable(parts_of.values()))
     unchanged = {
-        new: base.parts[planned.part_of(number)] for number, new in _unchanged(regions, lasts, cuts)
+        new[0]: base.parts[planned.part_of(number)]
+        for number, new in parts_of.items()
+        if regions[number].is_unchanged and len(new) == sharing[new[0]] == 1
     }
     return replace(planned, ranges=list(pairwise([None, *cuts, None])), unchanged=unchanged)
 
@@ -398,28 +407,6 @@ def _region_task(context: RunContext, planned: Plan, number: int) -> RegionTask:
         sort_fields=context.sort_fields,
         window_bytes=context.options.window_for(len(slices) + len(base_slices)),
     )
-
-
-def _unchanged(
-    regions: Sequence[Region], lasts: Mapping[int, bytes], cuts: Sequence[bytes]
-) -> Iterator[tuple[int, int]]:
-    """Yield the regions that are unchanged parts of the base, each with the new part that is equal.
-
-    `lasts` are the last borders of the regions that have any.
-    """
-    ends = [None, *cuts, None]
-    filled = sorted(lasts)
-    for before, number, after in zip([None, *filled], filled, [*filled[1:], None], strict=False):
-        new = bisect_right(cuts, regions[number].first)
-        low, high = ends[new], ends[new + 1]
-        # A cut may be lower than the border that follows it, but not as low as the one before.
-        begins = before is None or (low is not None and lasts[before] < low)
-        if high is None or after is None:
-            is_end = high is None and after is None
-        else:
-            is_end = lasts[number] < high <= regions[after].first
-        if regions[number].is_unchanged and begins and is_end:
-            yield number, new
 
 
 def _borders(regions: Sequence[Region], lasts: dict[int, bytes]) -> Iterator[Border]:

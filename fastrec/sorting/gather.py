@@ -191,8 +191,6 @@ class RunSlice(msgspec.Struct, frozen=True, array_like=True):
     index: str = ""  # path of the index; that of the run if empty
     is_part: bool = False  # whether the path is that of a published part, compressed as a whole
     removed: tuple[int, ...] = ()  # pieces whose copies do not count any more
-    # whether the part is one of a trusted corpus, which may have more text, and not of the base
-    is_input: bool = False
     # path of the columns of a part, which are its index; the other index says what they lack
     columns: str = ""
     has_repeats: bool = False  # whether records of a part of a trusted corpus have equal keys
@@ -202,7 +200,7 @@ class PartReader(Protocol):
     """Reads records of a part from its columns, as `BlockReader` does from an index."""
 
     gaps: Iterator[int]  # bytes of text between the records
-    is_whole: bool  # whether all records of the part are in the range
+    is_whole: bool  # whether it reads all records of the part
 
     @property
     def at_end(self) -> bool: ...
@@ -313,8 +311,8 @@ class _Cursor:
         if run_slice.columns:
             assert open_part
             part = open_part(run_slice, low, high, self._with_rows)
-        # Whether the slice has records beyond the range.
-        self._is_cut = run_slice.is_input or (part is not None and not part.is_whole)
+        # Whether there are other records than those of the slice and the range.
+        self._is_cut = part is not None and not part.is_whole
         self._data: PartTexts | _RunData | None = None
         index_stretch = stretch
         if with_texts:
@@ -436,17 +434,14 @@ class Window(_Records):
 
 
 def whole_run(run: Run) -> RunSlice:
-    index = index_of(run.path) if run.part else ""
-    is_part = bool(run.part)
     return RunSlice(
         path=run.part or run.path,
         index_start=0,
         index_end=run.index_bytes,
         data_start=0,
         data_end=run.data_bytes,
-        index=index,
-        is_part=is_part,
-        is_input=is_part,
+        index=index_of(run.path),
+        is_part=bool(run.part),
         columns=run.columns,
         has_repeats=run.has_repeats,
     )
