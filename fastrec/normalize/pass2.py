@@ -50,7 +50,7 @@ from fastrec.sorting.cuts import BorderSizes, write_borders
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather
 from fastrec.sorting.keys import KeyColumns, column_splitter, key_splitter
-from fastrec.sorting.runs import IndexWriter, Origins, OriginsByPosition, Run, index_of
+from fastrec.sorting.runs import IndexWriter, Origins, Run, by_position, index_of
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, digest_of, sha256_of_file, storage_of
 from fastrec.summary.part_statistics import (
@@ -291,7 +291,7 @@ class _PartWriter(_Step):
         batch = self._batch
         batch.keys += window.keys
         batch.rows += window.rows
-        batch.sizes += map(len, window.texts)
+        batch.sizes += window.sizes
         batch.fingerprints += window.fingerprints
         if self._columns:
             self._columns.add_metadata(window.texts)
@@ -299,8 +299,8 @@ class _PartWriter(_Step):
             self._count()
         lines = self.lines
         lines.kept.update(map(_piece_of, window.rows))
-        for index, origins in window.origins.items():
-            lines.kept[_piece_of(window.rows[index])] -= 1
+        for origins in filter(None, window.origins):
+            lines.kept[origins[0][0]] -= 1  # which the row has
             lines.shared[tuple((number, count) for number, _, count in origins)] += 1
         self._first = self._first or window.keys[0]
         self._last = window.keys[-1]
@@ -391,27 +391,17 @@ class _ContradictionFinder(_Step):
 def _select(window: Window, records: Sequence[int]) -> Window:
     if len(records) == len(window.keys):
         return window
-    keys = [window.keys[index] for index in records]
-    origins = window.origins
-    groups: list[tuple[int, int]] = []
+    selected = Window(*window.pick(records))
     if window.groups:
-        ends = [*accumulate(len(list(group)) for _, group in groupby(keys))]
-        groups = [(first, end) for first, end in pairwise([0, *ends]) if end - first > 1]
-    return Window(
-        keys=keys,
-        rows=[window.rows[index] for index in records],
-        texts=[window.texts[index] for index in records],
-        fingerprints=[window.fingerprints[index] for index in records],
-        origins={new: origins[index] for new, index in enumerate(records) if index in origins}
-        if origins
-        else {},
-        groups=groups,
-    )
+        ends = accumulate(len(list(group)) for _, group in groupby(selected.keys))
+        groups = pairwise([0, *ends])
+        selected.groups = [(first, end) for first, end in groups if end - first > 1]
+    return selected
 
 
 def _origins_of(window: Window, index: int) -> Origins:
     row = window.rows[index]
-    return window.origins.get(index) or ((row[Column.SOURCE], row[Column.LINE], 1),)
+    return window.origins[index] or ((row[Column.SOURCE], row[Column.LINE], 1),)
 
 
 class _SameRunFilter(_Step):
@@ -579,12 +569,12 @@ class _SourcesWriter(_Step):
 
     def add(self, records: _Selection) -> None:
         if records.window.keys:
-            self.write(records.window.rows, records.window.origins)
+            self.write(records.window.rows, by_position(records.window.origins))
 
-    def write(self, rows: Sequence[Any], origins: OriginsByPosition) -> None:
+    def write(self, rows: Sequence[Any], origins: Iterable[tuple[int, Origins]]) -> None:
         """Append the sources of records, given their rows and the origins of those with copies."""
         places = list(map(_piece_and_line, rows))
-        for index, sources in origins.items():
+        for index, sources in origins:
             places[index] = min(sources, key=lambda source: self._locations[source[0]][0])[:2]
         begins = self._begins
         for piece in {piece for piece, _ in places}.difference(begins):
@@ -627,7 +617,7 @@ def update_sources(task: SourcesTask) -> PartSources:
         writer = _SourcesWriter(task.path, task.locations, lines, files)
         index = read_index(part.index)
         places = zip(array("I", index.pieces), array("Q", index.lines), strict=True)
-        writer.write(list(places), dict(index.origins))
+        writer.write(list(places), index.origins)
         writer.end()
     return writer.sources
 
@@ -648,10 +638,10 @@ class _Keeper(_Step):
     def add(self, records: _Selection) -> None:
         everything = records.everything
         kept = records.window
-        self._borders.add(everything.keys, list(map(len, everything.texts)))
+        self._borders.add(everything.keys, everything.sizes)
         first = len(self._pieces)
         self._origins += [
-            (first + position, origins) for position, origins in sorted(kept.origins.items())
+            (first + position, origins) for position, origins in by_position(kept.origins)
         ]
         self._pieces.extend(map(_piece_of, kept.rows))
         self._lines.extend(map(_line_of, kept.rows))
@@ -669,8 +659,13 @@ class _Keeper(_Step):
             )
         data, index = self._excluded
         data.write(excluded.texts)
-        sizes = list(map(len, excluded.texts))
-        index.add(excluded.keys, sizes, excluded.fingerprints, excluded.rows, excluded.origins)
+        index.add(
+            excluded.keys,
+            excluded.sizes,
+            excluded.fingerprints,
+            excluded.rows,
+            excluded.origins,
+        )
 
     def end(self) -> None:
         if self._excluded:

@@ -327,14 +327,13 @@ class _Regions:
         self._bounds = array("Q", [0, 0])
 
     def add(self, window: Window) -> None:
-        sizes = list(map(len, window.texts))
         first = 0
         while self._cuts and window.keys[-1] >= self._cuts[-1]:
             last = bisect_left(window.keys, self._cuts.pop())
-            self._append(window, sizes, first, last)
+            self._append(window, slice(first, last))
             self._end_region()
             first = last
-        self._append(window, sizes, first, len(sizes))
+        self._append(window, slice(first, None))
 
     def finish(self) -> bytes:
         """Write the remaining rows; return the bounds of all regions."""
@@ -342,17 +341,13 @@ class _Regions:
             self._end_region()
         return self._bounds.tobytes()
 
-    def _append(self, window: Window, sizes: list[int], first: int, last: int) -> None:
-        origins = window.origins
-        if origins and (first or last < len(sizes)):
-            origins = {
-                position - first: each
-                for position, each in origins.items()
-                if first <= position < last
-            }
-        rows = slice(first, last)
+    def _append(self, window: Window, span: slice) -> None:
         self._index.add(
-            window.keys[rows], sizes[rows], window.fingerprints[rows], window.rows[rows], origins
+            window.keys[span],
+            window.sizes[span],
+            window.fingerprints[span],
+            window.rows[span],
+            window.origins[span],
         )
 
     def _end_region(self) -> None:

@@ -66,13 +66,14 @@ def gathered(runs: list[Run], cuts: list[bytes], window_bytes: int) -> Iterator[
 
 
 def origins_in(windows: list[Window]) -> list[Origins]:
-    """The origins of all records, also of those with one copy, which have no entry in `origins`."""
+    """The origins of all records, also of those with one copy, which are None in `origins`."""
     found: list[Origins] = []
     for window in windows:
-        assert all(sum(count for _, _, count in origins) > 1 for origins in window.origins.values())
+        several = filter(None, window.origins)
+        assert all(sum(count for _, _, count in origins) > 1 for origins in several)
         assert list(map(fingerprint, window.texts)) == window.fingerprints
         for position, (piece, line, *_) in enumerate(window.rows):
-            origins = window.origins.get(position, ((piece, line, 1),))
+            origins = window.origins[position] or ((piece, line, 1),)
             assert origins[0][:2] == (piece, line)
             assert list(origins) == sorted(origins)
             found.append(origins)
