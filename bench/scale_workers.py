@@ -301,12 +301,12 @@ class SimulatedWorkers(Engine):
         text = part.records * RECORD
         census = part.records * _CENSUS
         sizes = {"hash": census, "id": census, "counts": _COUNTS}
-        if task.is_kept:  # then these files are compressed
+        if task.options.incremental:  # then these files are compressed
             sizes["index"] = part.records * _INDEX
             sizes = {name: size // _KEPT_SHARE for name, size in sizes.items()}
         files = [FileDigest(f"{prefix}-{name}", size, self._hash()) for name, size in sizes.items()]
         border = b""
-        if task.is_kept:
+        if task.options.incremental:
             border, borders = self._borders(f"{prefix}-borders", first, last)
             files += borders
         columns = FileDigest(columns_path(task.path), part.records * _COLUMNS, _HASH * 2)

@@ -395,7 +395,6 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         low, high = self._plan.ranges[number]
         slices = self._plan.slices(number)
         fingerprint = self._fingerprint(number, slices, hashes)
-        path = context.part_path(number)
         return PartTask(
             number=number,
             fingerprint=fingerprint,
@@ -403,24 +402,16 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             high=high,
             slices=slices,
             window_bytes=options.window_for(len(slices)),
-            path=path,
+            path=context.part_path(number),
             statistics_prefix=context.output.working(f"census-{fingerprint}"),
             sort_fields=context.sort_fields,
             schema_label=context.target.label,
-            compression=options.compression,
-            level=options.level,
-            ignores_runs=options.same_run == "ignore",
-            conflicts=options.conflicts,
-            repeats=options.repeats,
-            is_kept=options.incremental,
+            options=options,
             locations=self._locations_path,
             superseded=superseded,
             superseded_hashes=hashes,
-            sources=sources_path(path) if options.track_sources else "",
             copied=self._copies.get(number),
-            grown=None
-            if options.leaves_out or options.same_run == "ignore"
-            else self._plan.grown(number),
+            grown=self._plan.grown(number) if options.keeps_all_records else None,
             first_new=self._plan.base.next_piece,
             turns=context.engine.jobs if self._plan.is_large else 0,
         )

@@ -37,13 +37,13 @@ from xxhash import xxh3_128_hexdigest
 from fastrec.corpus.columns import ColumnsBuilder, columns_path, listed_columns
 from fastrec.corpus.part_records import PartIndex, open_part, read_index
 from fastrec.corpus.rejects import RejectedLine, RejectsWriter, rejected_line
-from fastrec.corpus.sources import line_begin
+from fastrec.corpus.sources import line_begin, sources_path
 from fastrec.corpus.writer import NotACopyError, ShardCopier, ShardWriter
 from fastrec.engine.base import collector_off
 from fastrec.errors import ShardError
 from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import Finding
-from fastrec.normalize.options import Choice
+from fastrec.normalize.options import Choice, Options
 from fastrec.normalize.pass1 import release_buffer
 from fastrec.normalize.results import Part, PartSources
 from fastrec.sorting.cuts import BorderSizes, write_borders
@@ -111,16 +111,10 @@ class PartTask(msgspec.Struct, frozen=True):
     statistics_prefix: str
     sort_fields: tuple[str, ...]
     schema_label: str  # of the records of the target
-    compression: str
-    level: int
-    ignores_runs: bool  # whether records that are equal but for their run are duplicates
-    conflicts: Choice
-    repeats: Choice
-    is_kept: bool  # whether the next run may build on the part
+    options: Options
     locations: str  # path of the locations of all pieces; empty if they are not needed
     superseded: Superseded
     superseded_hashes: tuple[str, ...]  # fingerprints of both kinds
-    sources: str = ""  # path of the sources of the records; empty if they are not tracked
     # Part of a trusted corpus that should have the same text, and the 128-bit xxh3 of its file.
     copied: tuple[Shard, str] | None = None
     # Part of the base that has all records but those of new pieces: only these are tallied.
@@ -128,10 +122,6 @@ class PartTask(msgspec.Struct, frozen=True):
     first_new: int = 0  # the lowest number of a new piece
     # Workers that take turns at making parts, if the page cache cannot hold all runs; else 0.
     turns: int = 0
-
-    @property
-    def leaves_out(self) -> bool:
-        return (self.conflicts, self.repeats) != ("keep", "keep")
 
     @property
     def is_copy(self) -> bool:
@@ -142,7 +132,8 @@ class PartTask(msgspec.Struct, frozen=True):
         listed = self.copied[0].listed if self.copied else None
         if not listed or not listed.columns:
             return False
-        if self.is_kept or self.leaves_out or self.ignores_runs or len(self.slices) != 1:
+        options = self.options
+        if options.incremental or not options.keeps_all_records or len(self.slices) != 1:
             return False
         [part] = self.slices
         # Records with equal keys may contradict each other, which their texts tell.
@@ -198,16 +189,18 @@ def _make_part(task: PartTask) -> Part:
 def _steps_of(task: PartTask, sink: _PartWriter, files: ExitStack) -> list[_Step]:
     """The steps that each window of records goes through, in order."""
     steps: list[_Step] = []
-    if task.ignores_runs:
+    options = task.options
+    if options.same_run == "ignore":
         steps.append(_SameRunFilter(task, sink))
     steps.append(_ContradictionFinder(task, sink))
-    if task.leaves_out:
+    if options.leaves_out:
         steps.append(_Resolver(task, sink))
-    if task.is_kept:
+    if options.incremental:
         steps.append(_Keeper(task, files))
     steps.append(sink)
-    if task.sources:
-        steps.append(_SourcesWriter(task.sources, task.locations, sink.lines, files))
+    if options.track_sources:
+        path = sources_path(task.path)
+        steps.append(_SourcesWriter(path, task.locations, sink.lines, files))
     return steps
 
 
@@ -281,7 +274,8 @@ class _PartWriter(_Step):
         if task.copied:
             writer = ShardCopier(task.path, *task.copied, is_known=task.is_copy, synced=False)
         else:
-            writer = ShardWriter(task.path, task.compression, task.level, synced=False)
+            options = task.options
+            writer = ShardWriter(task.path, options.compression, options.level, synced=False)
         self._writer = files.enter_context(writer)
 
     def add(self, records: _Selection) -> None:
@@ -337,7 +331,7 @@ class _PartWriter(_Step):
             self._outcomes,
             self.contradictions,
             seen=self.seen,
-            compressed=task.is_kept,
+            compressed=task.options.incremental,
         )
         return Part(
             number=task.number,
@@ -434,7 +428,8 @@ class _SameRunFilter(_Step):
 
     def complete(self, part: Part) -> Part:
         prefix = self._task.statistics_prefix
-        return _with_file(part, write_bodies(prefix, self._bodies, compressed=self._task.is_kept))
+        compressed = self._task.options.incremental
+        return _with_file(part, write_bodies(prefix, self._bodies, compressed=compressed))
 
 
 class _Resolver(_Step):
@@ -459,7 +454,7 @@ class _Resolver(_Step):
         if not window.groups and self._superseded.isdisjoint(keys):
             return
         kept: list[int] = []
-        repeats = self._task.repeats
+        repeats = self._task.options.repeats
         for key, group in groupby(range(len(keys)), key=keys.__getitem__):
             same_key = list(group)
             if len(same_key) == 1 and key not in self._superseded:
@@ -507,7 +502,7 @@ class _Resolver(_Step):
         units: list[list[int]] = []
         unit_of: dict[int, list[int]] = {}
         left_out = []
-        conflicts = self._task.conflicts
+        conflicts = self._task.options.conflicts
         for index, number in zip(records, numbers, strict=True):
             if number is None:
                 units.append([index])
