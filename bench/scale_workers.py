@@ -305,9 +305,8 @@ class SimulatedWorkers(Engine):
             sizes["index"] = part.records * _INDEX
             sizes = {name: size // _KEPT_SHARE for name, size in sizes.items()}
         files = [FileDigest(f"{prefix}-{name}", size, self._hash()) for name, size in sizes.items()]
-        border = b""
         if task.options.incremental:
-            border, borders = self._borders(f"{prefix}-borders", first, last)
+            _, borders = self._borders(f"{prefix}-borders", first, last)
             files += borders
         columns = FileDigest(columns_path(task.path), part.records * _COLUMNS, _HASH * 2)
         self.staged.append(columns.path)
@@ -328,7 +327,7 @@ class SimulatedWorkers(Engine):
             path=task.path,
             statistics_prefix=prefix,
             index_bytes=sizes.get("index", 0),
-            border=border,
+            span=(corpus.key(first), corpus.key(last - 1)),
             columns=columns,
         )
 

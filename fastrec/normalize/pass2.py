@@ -623,6 +623,7 @@ class _Keeper(_Step):
     def __init__(self, task: PartTask, files: ExitStack) -> None:
         self._task = task
         self._borders = BorderSizes(task.sort_fields)
+        self._span = b"", b""
         self._files = files
         self._pieces = array("I")
         self._lines = array("Q")
@@ -634,6 +635,7 @@ class _Keeper(_Step):
         everything = records.everything
         kept = records.window
         self._borders.add(everything.keys, everything.sizes)
+        self._span = self._span[0] or everything.keys[0], everything.keys[-1]
         first = len(self._pieces)
         self._origins += [
             (first + position, origins) for position, origins in by_position(kept.origins)
@@ -648,9 +650,7 @@ class _Keeper(_Step):
             path = f"{self._task.statistics_prefix}-excluded"
             self._excluded = (
                 self._files.enter_context(ShardWriter(path, "zst", _EXCLUDED_LEVEL)),
-                self._files.enter_context(
-                    IndexWriter(index_of(path), fenced=False, compressed=True)
-                ),
+                self._files.enter_context(IndexWriter(index_of(path), compressed=True)),
             )
         data, index = self._excluded
         data.write(excluded.texts)
@@ -667,7 +667,6 @@ class _Keeper(_Step):
             self._excluded_bytes = self._excluded[0].finish().text_bytes
 
     def complete(self, part: Part) -> Part:
-        borders = self._borders.borders
         index = PartIndex(
             text_hash=part.written.text_xxh3_128,
             sort_fields=self._task.sort_fields,
@@ -677,7 +676,7 @@ class _Keeper(_Step):
             origins=self._origins,
         )
         written = FileDigest(part.index, *write_blocks(part.index, [index], compressed=True))
-        files = [*part.files, written, write_borders(part.borders, borders)]
+        files = [*part.files, written, write_borders(part.borders, self._borders.borders)]
         excluded: Run | None = None
         if self._excluded:
             path = f"{part.statistics_prefix}-excluded"
@@ -698,5 +697,5 @@ class _Keeper(_Step):
             files=tuple(files),
             index_bytes=written.size,
             excluded=excluded,
-            border=borders[0][0] if borders else b"",
+            span=self._span,
         )

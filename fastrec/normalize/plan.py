@@ -308,7 +308,7 @@ def merge_runs(
 
     Without `cuts`, it will be merged again, and has no bounds.
     """
-    with ViewsWriter(path) as data, IndexWriter(index_of(path), block_rows, fenced=False) as index:
+    with ViewsWriter(path) as data, IndexWriter(index_of(path), block_rows) as index:
         regions = _Regions(index, cuts or ())
         for window in gather(slices, None, None, window_bytes, open_part=open_part):
             data.write(window.texts)
@@ -367,7 +367,7 @@ def _plan_cuts(context: RunContext, planned: Plan) -> Plan:
     for number, region in enumerate(regions):
         if region.is_unchanged:
             part = base.parts[planned.part_of(number)]
-            regions[number] = Region(part.border, part.borders, is_unchanged=True)
+            regions[number] = Region(part.span[0], part.borders, is_unchanged=True)
     lasts: dict[int, bytes] = {}
     cuts = choose_cuts(_borders(regions, lasts), context.options.part_size, context.sort_fields)
     # The new parts that have records of each region, and how many regions each of them has.
@@ -430,7 +430,7 @@ class RegionTask(msgspec.Struct, frozen=True):
 
 
 class Region(msgspec.Struct, frozen=True):
-    first: bytes = b""  # its first border; empty if it has no records
+    first: bytes = b""  # its first border, or its first key; empty if it has no records
     borders: str = ""  # path of its borders
     is_unchanged: bool = False  # whether it is a part of the base as it was
 

@@ -150,7 +150,9 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     # The records of its range that options left out, which the next run may need; None if there
     # are none, or if work is not kept. Their texts are in a compressed file.
     excluded: Run | None = None
-    border: bytes = b""  # the first border of its range, if work is kept
+    # The lowest and the highest key of all records of its range, those left out too, if work is
+    # kept.
+    span: tuple[bytes, bytes] = b"", b""
     columns: FileDigest | None = None  # with SHA-256; None if it has no records
     sources: PartSources | None = None
     # If work is kept, for the first part of a group: the census of all parts of the group

@@ -90,17 +90,11 @@ class IndexWriter:
     """Writes an index. The file exists once the context is left."""
 
     def __init__(
-        self,
-        path: str,
-        block_rows: int = BLOCK_ROWS,
-        *,
-        fenced: bool = True,
-        compressed: bool = False,
+        self, path: str, block_rows: int = BLOCK_ROWS, *, compressed: bool = False
     ) -> None:
         self._file = ViewsWriter(path, compressed=compressed)
         self._block_rows = block_rows
-        self._fenced = fenced
-        self.fences: list[Fence] = []  # the first keys of all blocks; empty without `fenced`
+        self.fences: list[Fence] = []  # the first keys of all blocks
         self.records = 0
         self.data_offset = 0
         self._waiting: tuple[list[Any], ...] = ([], [], [], [], [])  # columns, as `add` gets them
@@ -139,8 +133,7 @@ class IndexWriter:
             keys, sizes, fingerprints, rows, origins = (
                 column[first:end] for column in self._waiting
             )
-            if self._fenced:
-                self.fences.append(Fence(keys[0], self._file.size, self.data_offset))
+            self.fences.append(Fence(keys[0], self._file.size, self.data_offset))
             packed = pack(f"<{end - first}Q", *fingerprints)
             block = keys, sizes, packed, _encode_rows(rows), by_position(origins)
             self._file.write_block(block)
