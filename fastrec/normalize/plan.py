@@ -291,7 +291,7 @@ class MergeTask(msgspec.Struct, frozen=True):
 @collector_off()
 def merge_some(task: MergeTask) -> Run:
     release_buffer()
-    regions = None if task.regions is None else next(read_blocks(task.regions))
+    regions = next(read_blocks(task.regions)) if task.regions else []
     # The random suffix keeps two workers apart if one was wrongly taken for dead.
     path = join(task.directory, f"merged-{task.number:06d}-{secrets.token_hex(4)}")
     return merge_runs(path, task.slices, task.window_bytes, regions)
@@ -301,21 +301,17 @@ def merge_runs(
     path: str,
     slices: Sequence[RunSlice],
     window_bytes: int,
-    cuts: Sequence[bytes] | None,
+    cuts: Sequence[bytes],
     block_rows: int = BLOCK_ROWS,
 ) -> Run:
-    """Merge whole runs into a new one at `path`.
-
-    Without `cuts`, it will be merged again, and has no bounds.
-    """
+    """Merge whole runs into a new one at `path`, with the bounds of the regions between `cuts`."""
     with ViewsWriter(path) as data, IndexWriter(index_of(path), block_rows) as index:
-        regions = _Regions(index, cuts or ())
+        regions = _Regions(index, cuts)
         for window in gather(slices, None, None, window_bytes, open_part=open_part):
             data.write(window.texts)
             regions.add(window)
         bounds = regions.finish()
-    run = Run(path, index.records, data.size, index.size, [], data.hash(), index.hash())
-    return run if cuts is None else replace(run, bounds=bounds)
+    return Run(path, index.records, data.size, index.size, [], data.hash(), index.hash(), bounds)
 
 
 class _Regions:

@@ -17,7 +17,7 @@ stays when one of its shards goes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import compress, groupby, islice
+from itertools import chain, compress, groupby, islice
 from operator import eq, itemgetter
 from struct import pack, unpack
 from typing import Any, Self
@@ -54,13 +54,9 @@ class SharedOrigins(msgspec.Struct):
 def union(several: Iterable[Origins]) -> Origins:
     """Unite the origins of duplicates: of each piece the lowest line, and all its copies."""
     by_piece: dict[int, Origin] = {}
-    for origins in several:
-        for origin in origins:
-            piece, line, count = origin
-            if known := by_piece.get(piece):
-                by_piece[piece] = (piece, min(line, known[1]), count + known[2])
-            else:
-                by_piece[piece] = origin
+    for piece, line, count in chain.from_iterable(several):
+        _, first, known = by_piece.get(piece, (piece, line, 0))
+        by_piece[piece] = (piece, min(line, first), known + count)
     return tuple(sorted(by_piece.values()))
 
 

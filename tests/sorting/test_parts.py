@@ -319,7 +319,7 @@ def test_equal_origins_are_one_object(tmp_path: Path) -> None:
                 f"{tmp_path}/{piece}", text, ends, [b"%03d" % number for number in range(50)], rows
             )
         )
-    merged = merge_runs(f"{tmp_path}/merged", list(map(whole_run, runs)), 500, None)
+    merged = merge_runs(f"{tmp_path}/merged", list(map(whole_run, runs)), 500, [])
     for slices in ([*map(whole_run, runs)], [whole_run(merged)]):
         windows = list(gather(slices, None, None, 500))
         objects = {id(origins) for window in windows for origins in window.origins if origins}
