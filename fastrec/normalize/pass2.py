@@ -37,7 +37,7 @@ from xxhash import xxh3_128_hexdigest
 from fastrec.corpus.columns import ColumnsBuilder, columns_path, listed_columns
 from fastrec.corpus.part_records import PartIndex, open_part, read_index
 from fastrec.corpus.rejects import RejectedLine, RejectsWriter, rejected_line
-from fastrec.corpus.sources import line_begin, sources_path
+from fastrec.corpus.sources import line_begin
 from fastrec.corpus.writer import NotACopyError, ShardCopier, ShardWriter
 from fastrec.engine.base import collector_off
 from fastrec.errors import ShardError
@@ -115,6 +115,7 @@ class PartTask(msgspec.Struct, frozen=True):
     locations: str  # path of the locations of all pieces; empty if they are not needed
     superseded: Superseded
     superseded_hashes: tuple[str, ...]  # fingerprints of both kinds
+    sources: str  # path of the sources of the records; empty if they are not tracked
     # Part of a trusted corpus that should have the same text, and the 128-bit xxh3 of its file.
     copied: tuple[Shard, str] | None = None
     # Part of the base that has all records but those of new pieces: only these are tallied.
@@ -198,9 +199,8 @@ def _steps_of(task: PartTask, sink: _PartWriter, files: ExitStack) -> list[_Step
     if options.incremental:
         steps.append(_Keeper(task, files))
     steps.append(sink)
-    if options.track_sources:
-        path = sources_path(task.path)
-        steps.append(_SourcesWriter(path, task.locations, sink.lines, files))
+    if task.sources:
+        steps.append(_SourcesWriter(task.sources, task.locations, sink.lines, files))
     return steps
 
 
