@@ -21,7 +21,7 @@ from fastrec.harnesses.values import BOM, OptionalText, decoder, explaining
 Item = tuple[int, int, Any]  # its start, its size and its value
 
 _SPACE = re.compile(rb"[ \t\r\n]*+")
-_BORDER = re.compile(rb'([ \t\r\n]*+,[ \t\r\n]*+)\{[ \t\r\n]*+"[^"\\]*+"')
+_BORDER = re.compile(rb'\}([ \t\r\n]*+,[ \t\r\n]*+)\{[ \t\r\n]*+"[^"\\]*+"')
 _MALFORMED = re.compile(r"JSON is malformed: (.*) \(byte (\d+)\)")
 _LONGEST_WORD = len("Infinity")
 
@@ -61,7 +61,7 @@ class JsonArray:
     envelope: bytearray = field(default_factory=bytearray)
     _base: int = 0
     _data: bytes = b""
-    _json: memoryview = memoryview(b"")  # `_data` without what Python writes beyond JSON
+    _json: bytes = b""  # `_data` without what Python writes beyond JSON
     _at: int = 0  # offset in `_data` up to which the document was walked
     _is_kept: bool = True  # whether the envelope has what is walked
 
@@ -96,13 +96,13 @@ class JsonArray:
         border = None
         for _ in self._entries(b"]"):
             if border:
-                yield from self._items_by_search(b"}" + border[0], len(border[1]))
+                yield from self._items_by_search(border[0], len(border[1]))
             start = self._offset
             end = self._value_end()
             text = self._data[self._at : end].rstrip()
             with explaining(self.path, f"has an unexpected item at byte {start:,}"):
                 value = self.decode(text)
-            border = _BORDER.match(self._data, self._at + len(text)) if text.endswith(b"}") else None
+            border = _BORDER.match(self._data, self._at + len(text) - 1)
             self._at = end
             yield start, len(text), value
 
@@ -166,7 +166,7 @@ class JsonArray:
             malformed = None
             is_whole = False
             try:
-                _skip_value(self._json[self._at :])
+                _skip_value(memoryview(self._json)[self._at :])
                 is_whole = True  # if nothing follows what is held
             except RecursionError:
                 raise LogError(
@@ -210,7 +210,7 @@ class JsonArray:
         for beyond, replacement in _BEYOND_JSON:
             if find(text, beyond) >= 0:  # far faster than `replace`
                 text = text.replace(beyond, replacement)
-        self._json = memoryview(text)
+        self._json = text
         return bool(block)
 
     def _walk(self, size: int) -> None:

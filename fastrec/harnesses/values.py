@@ -25,6 +25,7 @@ OptionalInt = int | None
 OptionalNumber = float | None
 Names = tuple[str, ...]
 Texts = dict[str, str]  # by name, as in metadata
+Buffer = bytes | bytearray | memoryview
 
 _T = TypeVar("_T")
 
@@ -41,7 +42,7 @@ def integer_in(digits: str) -> int | str:
         return digits
 
 
-def decoder(kind: type[_T], *, has_raw: bool = False) -> Callable[[bytes | memoryview], _T]:
+def decoder(kind: type[_T], *, has_raw: bool = False) -> Callable[[Buffer], _T]:
     """Make a function that decodes JSON as a type; unknown keys are skipped.
 
     `has_raw`: whether it has Raw in it.
@@ -55,7 +56,7 @@ def decoder(kind: type[_T], *, has_raw: bool = False) -> Callable[[bytes | memor
     """
     fast = msgspec.json.Decoder(kind).decode
 
-    def decode(text: bytes | memoryview) -> _T:
+    def decode(text: Buffer) -> _T:
         try:
             return fast(text)
         except REFUSALS as refusal:

@@ -342,7 +342,7 @@ def _summarized_samples(archive: Archive) -> OptionalInt:
     if not names:
         return None
     with suppress(LogError, ValueError):  # the samples themselves may be whole
-        return sum(len(_decode_summaries(memoryview(archive.read(name)))) for name in names)
+        return sum(len(_decode_summaries(archive.read(name))) for name in names)
     return None
 
 
@@ -358,9 +358,9 @@ def _plan_document(path: str) -> LogPlan:
     )
 
 
-def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
+def _decoded(path: str, what: str, text: bytearray) -> Header:
     with explaining(path, f"{what} is not the header of a log"):
-        header = _decode_header(memoryview(text))
+        header = _decode_header(text)
     if not 1 <= header.version <= _LAST_VERSION:
         raise LogError(
             path,

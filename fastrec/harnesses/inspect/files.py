@@ -32,6 +32,7 @@ from fastrec.harnesses.inspect.sample import LoggedSample, Parts, Scoring, SlowS
 from fastrec.harnesses.log import Log, RunInfo, Sample
 from fastrec.harnesses.values import (
     REFUSALS,
+    Buffer,
     JsonObject,
     Names,
     OptionalText,
@@ -138,16 +139,10 @@ _FIRST = re.compile(
     rb"(?:_journal/(?:start\.json|summaries/.*)|(?:header|summaries|reductions)\.json|samples/.*_epoch_\d+(?:\.json|/.*))\Z",
     re.DOTALL,
 )
-_TOKEN = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\s*:)?|[{}\[\]]', re.DOTALL)
-_OTHERS = (b"version", b"status", b"plan", b"results", b"stats")
 
 
 def role_of(head: bytes, path: str) -> OptionalText:
-    if head.startswith(_SIGNATURE):
-        return ARCHIVE if _is_archive(head, path) else None
-    if head[:1] == b"{" or head.lstrip()[:1] == b"{":
-        return "json" if _has_keys(head) else None
-    return None
+    return ARCHIVE if head.startswith(_SIGNATURE) and _is_archive(head, path) else None
 
 
 def _is_archive(head: bytes, path: str) -> bool:
@@ -161,28 +156,6 @@ def _is_archive(head: bytes, path: str) -> bool:
     except ValueError:
         return path.endswith(".eval")  # damaged: reading it says where
     return "header.json" in members or "_journal/start.json" in members
-
-
-def _has_keys(head: bytes) -> bool:
-    """Tell whether the top-level keys of a document, in any order, are those of a log."""
-    if b'"eval"' not in head:
-        return False
-    keys = set()
-    depth = 0
-    for token in _TOKEN.finditer(head):
-        if token[1] is not None:
-            if depth == 1 and token[2] is not None:
-                keys.add(token[1])
-        elif token[0] in b"{[":
-            depth += 1
-        else:
-            depth -= 1
-    return (
-        b"eval" in keys
-        and not keys.isdisjoint(_OTHERS)
-        and b'"task"' in head
-        and b'"model"' in head
-    )
 
 
 # Parts of a sample that are needed seldom. They are long, so they are decoded in a second pass if
@@ -218,8 +191,6 @@ _CHUNK = re.compile(
 )
 # A quote without a backslash before it is not inside a text, so this is the value of a key.
 _NOT_FINITE = rb'(?<!\\)"(\s*+:\s*+)(NaN|-?Infinity)(?=\s*+[,}])'
-
-Buffer = bytes | bytearray | memoryview
 
 _decode_object = decoder(LogObject)
 _decode_sample = decoder(SlowSample)
@@ -332,9 +303,9 @@ def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> 
     _check_memory(b",".join(texts))
     pool: list[LoggedMessage] = []
     for text in texts:
-        pool += _decode_messages(memoryview(text))
+        pool += _decode_messages(text)
     for name in members.metadata:
-        sample.metadata = _decode_metadata(memoryview(archive.read(name)))
+        sample.metadata = _decode_metadata(archive.read(name))
     if members.has_events:
         sample.events = msgspec.Raw(b"[0]")  # they are not read
     for start, end in sample.message_refs or ():
@@ -345,7 +316,7 @@ def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> 
     def attachments() -> Texts:
         found: list[str] = []
         for name in members.attachments:
-            found += _decode_texts(memoryview(archive.read(name)))
+            found += _decode_texts(archive.read(name))
         return {str(index): text for index, text in enumerate(found)}
 
     return sample, (Attachments(attachments), list)
@@ -401,7 +372,7 @@ def decode_sample(text: Buffer) -> LoggedSample:
         return _decode_fast(text)
     with suppress(*REFUSALS):
         return _decode_fast(_finite(text))
-    return _decode_sample(memoryview(text))
+    return _decode_sample(text)
 
 
 def _finite(text: Buffer) -> bytes:
@@ -411,13 +382,13 @@ def _finite(text: Buffer) -> bytes:
 
 def _parts_of(text: Buffer) -> Parts:
     def attachments() -> Texts:
-        found = _decode_attachments(memoryview(text))
+        found = _decode_attachments(text)
         old = found.transcript.content if found.transcript else None
         return (old or {}) | (found.attachments or {})
 
     def events() -> Any:
         try:
-            found = _decode_events(memoryview(text))
+            found = _decode_events(text)
         except ValueError:  # events of an unknown kind: the output has the tokens of the last call
             return None
         old = found.transcript.events if found.transcript else None
@@ -426,7 +397,7 @@ def _parts_of(text: Buffer) -> Parts:
     return Attachments(attachments), events
 
 
-def check_item(text: memoryview) -> None:
+def check_item(text: Buffer) -> None:
     """Raise ValueError if a text is not the whole of an item."""
     try:
         _decode_skipped(text)

@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -33,7 +34,6 @@ from fastrec.harnesses.values import (
     REFUSALS,
     Fields,
     JsonObject,
-    OptionalText,
     Texts,
     as_object,
     decoder,
@@ -55,52 +55,37 @@ def is_array(path: str) -> bool:
     return head_of(path).lstrip()[:1] == b"["
 
 
-def chunks_of(piece: Slice) -> Iterator[Chunk]:
+def rows_in(path: str) -> Iterator[bytes]:
+    return map(itemgetter(1), rows_of(Slice(shard_at(path))))
+
+
+def rows_of(piece: Slice) -> Iterator[tuple[int, bytes]]:
+    """The samples of a file, each with its number, or those of a piece, with their lines in it."""
+    path = piece.shard.path
+    if is_array(path):
+        with open_plain(path) as reader:
+            items = JsonArray(path, reader.read, None, _decode_item, max_held=_LONGEST).items()
+            yield from enumerate((bytes(item) for _, _, item in items), start=1)
+        return
     for chunk in piece.shard.read(
         piece.start, piece.end, chunk_bytes=_CHUNK, max_line_bytes=_LONGEST
     ):
         if isinstance(chunk, LongLine):
-            raise LogError(
-                piece.shard.path,
-                f"line {_number(piece, chunk.line)} is longer than {_LONGEST >> 20} MiB",
-            )
-        yield chunk
+            place = place_of(piece, chunk.line)
+            raise LogError(path, f"{place} is longer than {_LONGEST >> 20} MiB")
+        for number, line in enumerate(chunk.data.split(b"\n"), start=chunk.line):
+            if line.strip():
+                yield number, line
 
 
-def damaged_line(piece: Slice, chunk: Chunk, number: int, reason: str) -> LogError:
-    """The error for a line of a chunk that is no sample.
-
-    `number` counts its lines that are not empty.
-    """
-    lines = chunk.data.split(b"\n")
-    position = [index for index, line in enumerate(lines) if line.strip()][number]
-    place = _number(piece, chunk.line + position)
-    if position == len(lines) - 1:  # no newline follows, which only happens at the end of the file
-        return LogError(
-            piece.shard.path, f"ends in the middle of line {place}: it is cut off ({reason})"
-        )
-    return LogError(piece.shard.path, f"line {place} is not a sample of lm-eval: {reason}")
-
-
-def _number(piece: Slice, line: int) -> str:
-    chunks = chunks_of(Slice(piece.shard, 0, piece.start)) if piece.start else ()
-    before = sum(chunk.data.count(b"\n") for chunk in chunks)
-    return f"{before + line:,}"
-
-
-def array_items(path: str) -> Iterator[bytes]:
-    with open_plain(path) as reader:
-        array = JsonArray(path, reader.read, None, _decode_item, max_held=_LONGEST)
-        for *_, item in array.items():
-            yield bytes(item)
-
-
-def rows_in(path: str) -> Iterator[bytes]:
-    if is_array(path):
-        yield from array_items(path)
-    else:
-        for chunk in chunks_of(Slice(shard_at(path))):
-            yield from (line for line in chunk.data.split(b"\n") if line.strip())
+def place_of(piece: Slice, number: int) -> str:
+    """Where a sample is in its file."""
+    if is_array(piece.shard.path):
+        return f"item {number:,}"
+    if piece.start:
+        before = piece.shard.read(0, piece.start)
+        number += sum(chunk.data.count(b"\n") for chunk in before if isinstance(chunk, Chunk))
+    return f"line {number:,}"
 
 
 _MOST_BYTES = 64 << 20
@@ -202,39 +187,8 @@ def metric_keys(figures: JsonObject) -> list[tuple[str, str]]:
     ]
 
 
-# Lines may be longer than what can be seen of a file, so keys are searched for in text that may be
-# cut.
-
 _SAMPLES = "samples"
 _RESULTS = "results"
-
-_RESULTS_KEY = rb'"results"\s*:\s*\{'
-_METRIC_KEY = rb'"[^",\\]+_stderr,[^"\\]*"\s*:'  # `acc_stderr,none`: no other harness has such keys
-_OTHER_KEYS = rb'"(?:configs|lm_eval_version|n-shot|n-samples|higher_is_better)"\s*:'
-
-
-class _Top(msgspec.Struct):
-    results: msgspec.Raw = _NONE
-    configs: msgspec.Raw = _NONE
-    lm_eval_version: msgspec.Raw = _NONE
-    n_shot: msgspec.Raw = msgspec.field(name="n-shot", default=_NONE)
-
-
-_decode_top = msgspec.json.Decoder(_Top).decode
-
-
-def role_of(head: bytes, path: str) -> OptionalText:  # noqa: ARG001 - the content decides
-    start = head.lstrip()
-    if start[:1] != b"{" or not re.search(_RESULTS_KEY, head):
-        return None
-    try:
-        top = _decode_top(head)
-        is_ours = bool(top.results and (top.configs or top.lm_eval_version or top.n_shot))
-    except REFUSALS:  # cut, or with a bare NaN
-        is_first = start[1:].lstrip().startswith(b'"results"')
-        is_ours = bool(re.search(_METRIC_KEY, head) or (is_first and re.search(_OTHER_KEYS, head)))
-    return _RESULTS if is_ours else None
-
 
 # Pairing samples with the results of their run, and finding the task of each.
 
