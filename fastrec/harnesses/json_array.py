@@ -27,6 +27,7 @@ _LONGEST_WORD = len("Infinity")
 
 _skip_value = msgspec.json.Decoder(msgspec.Raw).decode
 _decode_key = decoder(str)
+_decode_raw = decoder(msgspec.Raw, has_raw=True)
 
 # What Python writes beyond JSON, and JSON of the same length: numbers, and an escape instead of the
 # beginning of that of a surrogate, which may be a lone one.
@@ -42,7 +43,8 @@ _BEYOND_JSON = (
 class JsonArray:
     """Walks the array under a top-level key, or a document that is an array: then the key is None.
 
-    It is walked once, from the start of the document to its end:
+    `decode` raises ValueError if an item is not what it should be; by default, items are JSON. The
+    document is walked once, from the start of the document to its end:
 
         document   ………………………|………………………………………………|…………………………
                              _base            _base + len(_data)
@@ -54,7 +56,7 @@ class JsonArray:
     path: str
     read: Callable[[int], bytes]  # returns up to so many bytes, none at the end
     key: OptionalText
-    decode: Callable[[bytes], Any]  # raises ValueError if an item is not what it should be
+    decode: Callable[[bytes], Any] = _decode_raw
     block_bytes: int = 1 << 20
     max_held: int = 512 << 20  # a value of more bytes is refused
     # After the walk: the document with an empty array, or as it is if it has no such array.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import json
 import math
+import re
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,6 +31,8 @@ Buffer = bytes | bytearray | memoryview
 _T = TypeVar("_T")
 
 _LARGEST = 1 << 63
+# A quote without a backslash before it is not inside a text, so this is the value of a key.
+_NOT_FINITE = rb'(?<!\\)"(\s*+:\s*+)(NaN|-?Infinity)(?=\s*+[,}])'
 
 encode = msgspec.json.Encoder().encode
 
@@ -59,19 +62,28 @@ def decoder(kind: type[_T], *, has_raw: bool = False) -> Callable[[Buffer], _T]:
     def decode(text: Buffer) -> _T:
         try:
             return fast(text)
-        except REFUSALS as refusal:
-            try:
-                value = plain(json.loads(bytes(text), parse_int=integer_in), is_finite=has_raw)
-            except RecursionError:
-                raise ValueError("it is nested too deeply") from None
-            except ValueError:
-                raise ValueError(str(refusal)) from None
+        except REFUSALS as exc:
+            refusal = str(exc)
+        if has_raw:
+            with suppress(*REFUSALS):
+                return fast(finite(text))
+        try:
+            value = plain(json.loads(bytes(text), parse_int=integer_in), is_finite=has_raw)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        except ValueError:
+            raise ValueError(refusal) from None
         try:
             return fast(encode(value)) if has_raw else msgspec.convert(value, kind)
-        except REFUSALS as refusal:
-            raise ValueError(str(refusal)) from None
+        except REFUSALS as exc:
+            raise ValueError(str(exc)) from None
 
     return decode
+
+
+def finite(text: Buffer) -> bytes:
+    """Put quotes around NaN and Infinity, so that msgspec decodes them: `json` is much slower."""
+    return re.sub(_NOT_FINITE, rb'"\1"\2"', bytes(text))
 
 
 @contextmanager

@@ -28,7 +28,6 @@ from fastrec.harnesses.inspect.files import (
     ARCHIVE,
     Archive,
     LogSlice,
-    check_item,
     logged_samples,
     opened_archive,
     role_of,
@@ -348,7 +347,7 @@ def _summarized_samples(archive: Archive) -> OptionalInt:
 
 def _plan_document(path: str) -> LogPlan:
     with open_plain(path) as reader:
-        array = JsonArray(path, reader.read, "samples", check_item)
+        array = JsonArray(path, reader.read, "samples")
         items = [(start, size) for start, size, _ in array.items()]
     header = _decoded(path, "it", array.envelope)
     return _plan(

@@ -39,6 +39,7 @@ from fastrec.harnesses.values import (
     Texts,
     decoder,
     explaining,
+    finite,
 )
 from fastrec.storage.base import Reader, ReaderFile, read_at
 
@@ -189,18 +190,13 @@ _CHUNK = re.compile(
     r"(sample|metadata|skeleton|(messages|events|calls|attachments)/(\d+|stats|uuids))\.json",
     re.DOTALL,
 )
-# A quote without a backslash before it is not inside a text, so this is the value of a key.
-_NOT_FINITE = rb'(?<!\\)"(\s*+:\s*+)(NaN|-?Infinity)(?=\s*+[,}])'
-
-_decode_object = decoder(LogObject)
 _decode_sample = decoder(SlowSample)
+_decode_fast = msgspec.json.Decoder(LoggedSample).decode
 _decode_messages = decoder(list[LoggedMessage])
 _decode_metadata = decoder(JsonObject)
 _decode_texts = decoder(list[str])
 _decode_attachments = decoder(SampleAttachments)
 _decode_events = decoder(SampleEvents)
-_decode_skipped = msgspec.json.Decoder(msgspec.Raw).decode
-_decode_fast = msgspec.json.Decoder(LoggedSample).decode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _DECODED = {*LoggedSample.__struct_fields__, "attachments"} - {"events", "store"}
 
@@ -371,13 +367,8 @@ def decode_sample(text: Buffer) -> LoggedSample:
     with suppress(*REFUSALS):
         return _decode_fast(text)
     with suppress(*REFUSALS):
-        return _decode_fast(_finite(text))
+        return _decode_fast(finite(text))
     return _decode_sample(text)
-
-
-def _finite(text: Buffer) -> bytes:
-    """Put quotes around NaN and Infinity, so that msgspec decodes them: `json` is much slower."""
-    return re.sub(_NOT_FINITE, rb'"\1"\2"', bytes(text))
 
 
 def _parts_of(text: Buffer) -> Parts:
@@ -395,11 +386,3 @@ def _parts_of(text: Buffer) -> Parts:
         return found.events or old
 
     return Attachments(attachments), events
-
-
-def check_item(text: Buffer) -> None:
-    """Raise ValueError if a text is not the whole of an item."""
-    try:
-        _decode_skipped(text)
-    except REFUSALS:
-        _decode_object(_finite(text))

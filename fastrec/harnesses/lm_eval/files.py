@@ -25,12 +25,11 @@ import msgspec
 from xxhash import xxh3_64
 
 from fastrec.errors import LogError, ShardError, shown
-from fastrec.harnesses.files import open_plain
+from fastrec.harnesses.files import open_plain, read_text
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import BadLog, Files, FoundFile, Grouped, Log
 from fastrec.harnesses.recognise import head_of
 from fastrec.harnesses.values import (
-    BOM,
     REFUSALS,
     Fields,
     JsonObject,
@@ -43,12 +42,9 @@ from fastrec.harnesses.values import (
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage import parent_of
-from fastrec.storage.base import read_at
 
 _CHUNK = 64 << 10  # text decoded at a time: its samples fit into the processor's cache
 _LONGEST = 64 << 20  # bytes of a line: two jobs hold it several times
-
-_decode_item = decoder(msgspec.Raw, has_raw=True)
 
 
 def is_array(path: str) -> bool:
@@ -64,7 +60,7 @@ def rows_of(piece: Slice) -> Iterator[tuple[int, bytes]]:
     path = piece.shard.path
     if is_array(path):
         with open_plain(path) as reader:
-            items = JsonArray(path, reader.read, None, _decode_item, max_held=_LONGEST).items()
+            items = JsonArray(path, reader.read, None, max_held=_LONGEST).items()
             yield from enumerate((bytes(item) for _, _, item in items), start=1)
         return
     for chunk in piece.shard.read(
@@ -88,8 +84,6 @@ def place_of(piece: Slice, number: int) -> str:
     return f"line {number:,}"
 
 
-_MOST_BYTES = 64 << 20
-_NONE = msgspec.Raw(b"")
 # Arguments that name the model, in lm-eval's own order: an adapter is another model than its base.
 _NAMES = ("peft", "delta", "pretrained", "model", "path", "engine")
 
@@ -105,7 +99,7 @@ class Results(msgspec.Struct, kw_only=True):
     n_samples: Any = msgspec.field(name="n-samples", default=None)
     higher_is_better: Any = None
     task_hashes: Any = None
-    date: msgspec.Raw = _NONE
+    date: Any = None
     lm_eval_version: Any = None
     model_name: Any = None
     model_name_sanitized: Any = None
@@ -135,8 +129,7 @@ class Results(msgspec.Struct, kw_only=True):
 
     @property
     def started(self) -> str:
-        text = bytes(self.date).decode().strip('"')
-        return "" if text in ("null", "NaN") else text
+        return "" if self.date in (None, "NaN") else spell(self.date)
 
 
 _decode = decoder(Results, has_raw=True)
@@ -147,12 +140,7 @@ def _plain_name(name: str) -> str:
 
 
 def read_results(path: str) -> Results:
-    with open_plain(path) as reader:
-        if reader.size > _MOST_BYTES:
-            raise LogError(
-                path, f"is larger than {_MOST_BYTES >> 20} MiB: not a results file of lm-eval"
-            )
-        text = read_at(reader, reader.size, 0).removeprefix(BOM)
+    text = read_text(path)
     with explaining(path, "is damaged, or not a results file of lm-eval"):
         found = _decode(text)
     found.digest = xxh3_64(text).hexdigest()
