@@ -26,6 +26,7 @@ from fastrec.harnesses.convert import REDUCERS, reducer_of
 from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.inspect.files import (
     ARCHIVE,
+    HEADERS,
     Archive,
     LogSlice,
     logged_samples,
@@ -319,10 +320,7 @@ def _plan_archive(path: str) -> LogPlan:
 
 
 def _archived_header(path: str, archive: Archive) -> tuple[Header, list[str]]:
-    for name, notes in (
-        ("header.json", []),
-        ("_journal/start.json", ["the log has no header.json"]),
-    ):
+    for name, notes in HEADERS.items():
         if name in archive.members:
             return _decoded(path, f"its member {name}", archive.read(name)), notes
     raise LogError(

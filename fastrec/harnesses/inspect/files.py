@@ -51,7 +51,6 @@ _ENCRYPTED = 1
 _ZSTD = 93
 _METHODS = (ZIP_STORED, ZIP_DEFLATED, _ZSTD)
 _SIGNATURE = b"PK\x03\x04"
-_LOCAL_HEADER_BYTES = 30  # before the name of a member
 
 
 class Archive:
@@ -135,28 +134,17 @@ def opened_archive(path: str) -> Iterator[Archive]:
 
 
 ARCHIVE = "eval"
-
-_FIRST = re.compile(
-    rb"(?:_journal/(?:start\.json|summaries/.*)|(?:header|summaries|reductions)\.json|samples/.*_epoch_\d+(?:\.json|/.*))\Z",
-    re.DOTALL,
-)
+# Members with the header of a log, each with what its use says about the log.
+HEADERS = {"header.json": [], "_journal/start.json": ["the log has no header.json"]}
 
 
 def role_of(head: bytes, path: str) -> OptionalText:
-    return ARCHIVE if head.startswith(_SIGNATURE) and _is_archive(head, path) else None
-
-
-def _is_archive(head: bytes, path: str) -> bool:
-    """Tell an archive by its first member, which even a cut one has, or by its directory."""
-    length = int.from_bytes(head[_LOCAL_HEADER_BYTES - 4 : _LOCAL_HEADER_BYTES - 2], "little")
-    if _FIRST.match(head[_LOCAL_HEADER_BYTES : _LOCAL_HEADER_BYTES + length]):
-        return True
-    try:
-        with open_plain(path) as reader:
-            members = Archive(path, reader).members
-    except ValueError:
-        return path.endswith(".eval")  # damaged: reading it says where
-    return "header.json" in members or "_journal/start.json" in members
+    """Tell an archive by its directory, if its first member is not one that only logs have."""
+    if head.startswith(_SIGNATURE):
+        with suppress(LogError), opened_archive(path) as archive:
+            if not archive.members.keys().isdisjoint(HEADERS):
+                return ARCHIVE
+    return None
 
 
 # Parts of a sample that are needed seldom. They are long, so they are decoded in a second pass if
