@@ -20,6 +20,8 @@ from fastrec.harnesses.values import BOM, OptionalText, decoder, explaining
 
 Item = tuple[int, int, Any]  # its start, its size and its value
 
+_FAR_BYTES = 16 << 20  # text to look ahead for the end of an item
+
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _BORDER = re.compile(rb'\}([ \t\r\n]*+,[ \t\r\n]*+)\{[ \t\r\n]*+"[^"\\]*+"')
 _MALFORMED = re.compile(r"JSON is malformed: (.*) \(byte (\d+)\)")
@@ -39,6 +41,13 @@ _BEYOND_JSON = (
 )
 
 
+def _as_json(text: bytes) -> bytes:
+    for beyond, replacement in _BEYOND_JSON:
+        if find(text, beyond) >= 0:  # far faster than `replace`
+            text = text.replace(beyond, replacement)
+    return text
+
+
 @dataclass
 class JsonArray:
     """Walks the array under a top-level key, or a document that is an array: then the key is None.
@@ -56,14 +65,15 @@ class JsonArray:
     path: str
     read: Callable[[int], bytes]  # returns up to so many bytes, none at the end
     key: OptionalText
-    decode: Callable[[bytes], Any] = _decode_raw
+    decode: Callable[[bytes | memoryview], Any] = _decode_raw
     block_bytes: int = 1 << 20
     max_held: int = 512 << 20  # a value of more bytes is refused
     # After the walk: the document with an empty array, or as it is if it has no such array.
     envelope: bytearray = field(default_factory=bytearray)
     _base: int = 0
     _data: bytes = b""
-    _json: bytes = b""  # `_data` without what Python writes beyond JSON
+    # `_data` without what Python writes beyond JSON; empty if no value was skipped in it
+    _json: bytes = b""
     _at: int = 0  # offset in `_data` up to which the document was walked
     _is_kept: bool = True  # whether the envelope has what is walked
 
@@ -113,11 +123,15 @@ class JsonArray:
 
         This is faster. It can be wrong, so only what is decoded counts.
         """
+        while find(self._data, border, self._at) < 0 and len(self._data) < _FAR_BYTES:
+            if not self._read_more():
+                break
         data = self._data
+        view = memoryview(data)  # slices of it are no copies
         found = []
         while end := find(data, border, self._at) + 1:
             try:
-                value = self.decode(data[self._at : end])
+                value = self.decode(view[self._at : end])
             except ValueError:
                 break
             found.append((self._offset, end - self._at, value))
@@ -167,6 +181,7 @@ class JsonArray:
         while True:
             malformed = None
             is_whole = False
+            self._json = self._json or _as_json(self._data)
             try:
                 _skip_value(memoryview(self._json)[self._at :])
                 is_whole = True  # if nothing follows what is held
@@ -197,22 +212,18 @@ class JsonArray:
 
         False at the end of the document.
         """
-        self._data = self._data[self._at :]
+        held = self._data[self._at :]
         self._base += self._at
         self._at = 0
-        self.block_bytes = max(len(self._data), self.block_bytes)
-        if len(self._data) + self.block_bytes > self.max_held:
+        self.block_bytes = max(len(held), self.block_bytes)
+        if len(held) + self.block_bytes > self.max_held:
             raise LogError(
                 self.path,
                 f"has a value of more than {self.max_held >> 20} MB at byte {self._base:,}",
             )
         block = self.read(self.block_bytes)
-        self._data += block
-        text = self._data
-        for beyond, replacement in _BEYOND_JSON:
-            if find(text, beyond) >= 0:  # far faster than `replace`
-                text = text.replace(beyond, replacement)
-        self._json = text
+        self._data = held + block
+        self._json = b""
         return bool(block)
 
     def _walk(self, size: int) -> None:
