@@ -7,12 +7,11 @@ import secrets
 import stat
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from fastrec.errors import UsageError, naming, shown
 from fastrec.storage.base import NewFile, Reader, check_size, read_at
 
-_PRIVATE = 0o600
 _READ_ONLY = os.O_RDONLY | os.O_CLOEXEC
 _COPY_BYTES = 1 << 20
 # Another file system, one without hard links, too many of them, or a rule of the system; a copy
@@ -28,6 +27,10 @@ _CANNOT_LINK = {
 }
 
 
+# An opener of files that only this user may read.
+open_private = partial(os.open, mode=0o600)
+
+
 class _NewLocalFile(NewFile):
     """A new file under a temporary name.
 
@@ -41,19 +44,12 @@ class _NewLocalFile(NewFile):
         # Cut, because a file name has at most 255 bytes: 60 characters have at most 240.
         self._temporary = os.path.join(directory, f"{name[:60]}.{secrets.token_hex(4)}")  # noqa: PTH118
         self._file = open(  # noqa: SIM115
-            self._temporary, "wb", opener=partial(os.open, mode=_PRIVATE) if for_work else None
+            self._temporary, "wb", opener=open_private if for_work else None
         )
 
     def write(self, data: Any, /) -> int:
         with naming(self._temporary):
             return self._file.write(data)
-
-    def writev(self, views: list[memoryview], /) -> None:
-        with naming(self._temporary):
-            self._file.flush()
-            missing = sum(map(len, views)) - os.writev(self._file.fileno(), views)
-        if missing:
-            self.write(memoryview(b"".join(views))[-missing:])
 
     def finish(self) -> None:
         with naming(self._temporary):
@@ -137,33 +133,6 @@ class _LocalReader(Reader):
         os.close(self._descriptor)
 
 
-class LocalLog:
-    """Bytes that a process appends, and that the next one reads back."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
-
-    def reader(self) -> BinaryIO:
-        return open(self._descriptor, "rb", closefd=False)
-
-    def cut(self, size: int) -> None:
-        with naming(self._path):
-            os.ftruncate(self._descriptor, size)
-            os.lseek(self._descriptor, size, os.SEEK_SET)
-
-    def append(self, data: bytes) -> None:
-        rest = memoryview(data)
-        with naming(self._path):
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
-
-    def close(self) -> None:
-        # the log only holds hints, and the corpus may be published by now
-        with contextlib.suppress(OSError):
-            os.close(self._descriptor)
-
-
 class LocalStorage:
     """The local file system; `ObjectStore` has the same methods.
 
@@ -175,7 +144,6 @@ class LocalStorage:
     is_directory = staticmethod(os.path.isdir)
     open_reader = _LocalReader
     create = _NewLocalFile
-    open_log = LocalLog
 
     def canonical(self, path: str) -> str:
         """Find the one name that all spellings of a path have in common."""

@@ -163,9 +163,6 @@ class _NewObject(NewFile):
             self._file.write(data)
         return len(data)
 
-    def writev(self, views: list[memoryview], /) -> None:
-        self.write(b"".join(views))
-
     def finish(self) -> None:
         with self._client.translated(self._path):
             self._file.close()
