@@ -152,7 +152,7 @@ def _keep_freed_memory() -> None:
 
     glibc returns memory at the end of its heap, and each page that it gets back later costs a page
     fault. It keeps twice as much as the largest block that it mapped on its own and that was freed.
-    So it is given such a block, which is never touched. Together with decompressors that are used
+    So it is given such a block, which is never touched. Together with buffers that are used
     again, `normalize` of real text has 65,000 page faults instead of 262,000, which were 3 % of its
     time.
     """

@@ -238,26 +238,13 @@ def _foreign_text(head: bytes) -> tuple[str, str] | None:
     ):
         return "a JSON array", "jq -c '.[]' '{path}' > records.jsonl turns its items into lines"
     for delimiter, name in ((",", "CSV"), ("\t", "TSV"), (";", "CSV")):
-        if _is_table(head, delimiter):
+        if _is_table(lines, delimiter):
             return name, _TO_LINES
     return None
 
 
-def _is_table(head: bytes, delimiter: str) -> bool:
-    """Whether text begins with names of columns, and a row or more with as many values."""
-    import csv  # noqa: PLC0415 - only for input that is wrong
-
-    try:
-        text = codecs.getincrementaldecoder("utf-8-sig")().decode(head)
-        rows = [
-            row for row in csv.reader(text.splitlines(keepends=True), delimiter=delimiter) if row
-        ]
-    except (UnicodeDecodeError, csv.Error):
-        return False
-    names, *others = rows[: -1 if len(head) == _HEAD_BYTES else None] or [[]]
-    return (
-        len(names) > 1
-        and all(map(_COLUMN.fullmatch, names))
-        and bool(others)
-        and all(len(row) == len(names) for row in others)
-    )
+def _is_table(lines: list[bytes], delimiter: str) -> bool:
+    """Whether the first line has names of columns, and a later one as many values."""
+    names = lines[0].decode(errors="replace").replace('"', "").split(delimiter)
+    has_names = len(names) > 1 and all(map(_COLUMN.fullmatch, names))
+    return has_names and any(line.count(delimiter.encode()) >= len(names) - 1 for line in lines[1:])

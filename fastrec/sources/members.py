@@ -46,7 +46,6 @@ class RawBytes(msgspec.Struct):
     _buffer: bytes = b""
     _position: int = 0
     _start: int = 0  # the offset of the buffer's first byte
-    largest_window: int = 0  # of the zstd frames so far
 
     @property
     def offset(self) -> int:

@@ -42,13 +42,10 @@ _RLE = 1
 _RESERVED = 3
 _NOTHING = memoryview(b"")
 
-# A buffer that no reader uses, and a decompressor for each limit of the window. They are reused
-# because new memory has to be touched page by page. Text that was allocated 4 MiB at a time instead
-# of copied from here made reading parts 16 % slower, and `normalize` 3 %; a new window for each
-# shard made it 1 % slower.
+# A buffer that no reader uses. It is reused because new memory has to be touched page by page. Text
+# that was allocated 4 MiB at a time instead of copied from here made reading parts 16 % slower, and
+# `normalize` 3 %.
 _idle: list[bytearray] = []
-_idle_decompressors: dict[int, zstandard.ZstdDecompressor] = {}
-_LARGEST_KEPT = 8 << 20  # window of a decompressor that is kept
 
 
 def zstd_text(raw: RawBytes, max_window: int, text_bytes: int = TEXT_BYTES) -> Iterator[bytes]:
@@ -57,10 +54,7 @@ def zstd_text(raw: RawBytes, max_window: int, text_bytes: int = TEXT_BYTES) -> I
     Skippable frames have none.
     """
     low, high = _LIBRARY_WINDOWS
-    limit = min(max(max_window, low), high)
-    decompressor = _idle_decompressors.pop(limit, None) or zstandard.ZstdDecompressor(
-        max_window_size=limit
-    )
+    decompressor = zstandard.ZstdDecompressor(max_window_size=min(max(max_window, low), high))
     pieces = _Pieces(raw, min(max_window, high))
     readinto = decompressor.stream_reader(
         cast("IO[bytes]", pieces), read_across_frames=True
@@ -82,8 +76,6 @@ def zstd_text(raw: RawBytes, max_window: int, text_bytes: int = TEXT_BYTES) -> I
             raise out_of_memory(raw.path, "decompressing it") from exc
         raise raw.corrupt(f"zstd frame is corrupt: {exc}", pieces.offset) from exc
     finally:
-        if raw.largest_window <= _LARGEST_KEPT:
-            _idle_decompressors[limit] = decompressor
         if is_usual:
             _idle[:] = [buffer]
 
@@ -125,8 +117,7 @@ def _pieces_of_frame(raw: RawBytes, max_window: int) -> Iterator[memoryview]:
     """Yield the pieces of one frame, as the module docstring describes."""
     name = f"the zstd frame that starts at byte {raw.offset:,}"
     # `ahead` is the length of whole blocks
-    ahead, checksum_bytes, window = _frame_header(raw, name, max_window)
-    raw.largest_window = max(raw.largest_window, window)
+    ahead, checksum_bytes = _frame_header(raw, name, max_window)
     blocks = 0
     last = 0
     while not last:
@@ -145,10 +136,10 @@ def _pieces_of_frame(raw: RawBytes, max_window: int) -> Iterator[memoryview]:
             ahead = blocks = 0
 
 
-def _frame_header(raw: RawBytes, name: str, max_window: int) -> tuple[int, int, int]:
+def _frame_header(raw: RawBytes, name: str, max_window: int) -> tuple[int, int]:
     """Check the header of a frame (RFC 8878, 3.1.1.1).
 
-    Return its length, that of the checksum, and the window.
+    Return its length, and that of the checksum.
     """
     raw.require(5, name)
     head = raw.peek(_HEADER_LIMIT)
@@ -171,4 +162,4 @@ def _frame_header(raw: RawBytes, name: str, max_window: int) -> tuple[int, int, 
             "without one"
         )
         raise ShardError(raw.path, reason, raw.offset)
-    return length, 4 if frame.has_checksum else 0, frame.window_size
+    return length, 4 if frame.has_checksum else 0

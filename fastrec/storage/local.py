@@ -88,12 +88,7 @@ def _open_regular(path: str) -> int:
 
     Anything else is refused at once: a FIFO would wait for a writer, a device may never end.
     """
-    try:
-        descriptor = os.open(path, _READ_ONLY | os.O_NONBLOCK)
-    except OSError as exc:
-        if exc.errno != errno.ENXIO:  # a socket, or a device that is not there
-            raise
-        raise OSError(errno.EINVAL, why_irregular(os.stat(path)) or exc.strerror, path) from exc  # noqa: PTH116
+    descriptor = os.open(path, _READ_ONLY | os.O_NONBLOCK)
     status = os.fstat(descriptor)
     if reason := why_irregular(status):
         os.close(descriptor)
@@ -120,10 +115,6 @@ class _LocalReader(Reader):
 
     def seek(self, offset: int, _size: int | None = None, /) -> None:
         os.lseek(self._descriptor, offset, os.SEEK_SET)
-
-    def advise(self, size: int, offset: int, *, needed: bool) -> None:
-        advice = os.POSIX_FADV_WILLNEED if needed else os.POSIX_FADV_DONTNEED
-        os.posix_fadvise(self._descriptor, offset, size, advice)
 
     def has_changed(self) -> bool:
         status = os.fstat(self._descriptor)
@@ -197,8 +188,9 @@ class LocalStorage:
     def advise(self, path: str, size: int, offset: int, *, needed: bool) -> None:
         """Have a range of a file read into the page cache, or drop it from there."""
         if hasattr(os, "posix_fadvise"):  # macOS has none
-            with contextlib.suppress(OSError), self.open_reader(path) as file:
-                file.advise(size, offset, needed=needed)
+            advice = os.POSIX_FADV_WILLNEED if needed else os.POSIX_FADV_DONTNEED
+            with contextlib.suppress(OSError), open(path, "rb") as file:  # noqa: PTH123
+                os.posix_fadvise(file.fileno(), offset, size, advice)
 
     def write_all(self, path: str, data: bytes) -> None:
         """Write a small file and sync it."""
