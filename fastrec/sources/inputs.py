@@ -75,7 +75,7 @@ def find_files(paths: Iterable[str]) -> list[AnyFile]:
         before = len(problems)
         files = list(_files_of(name, problems))
         if not files and len(problems) == before:
-            problems.append(f"{shown(name)}: {_why_no_files(name)}")
+            problems.append(_nothing_at(name, "files but hidden ones"))
         for file in files:
             found.setdefault(file.path, file)
     _refuse(problems)
@@ -89,16 +89,12 @@ def _refuse(problems: Sequence[str], *advice: str) -> None:
         raise UsageError("\n".join(["some input cannot be used:", *lines, *advice]))
 
 
-def _why_no_files(name: str) -> str:
-    if is_url(name):
-        return "there is nothing of this name"  # in a store, a directory is what its files make it
-    if os.path.isdir(name):  # noqa: PTH112 - as below
-        return (
-            "the directory has no files but hidden ones"
-            if os.listdir(name)  # noqa: PTH208
-            else "the directory is empty"
-        )
-    return "no file matches this pattern" if _is_pattern(name) else "no such file or directory"
+def _nothing_at(name: str, files: str) -> str:
+    """Say why a name stands for no files of a kind."""
+    if storage_of(name).is_directory(name):
+        return f"{shown(name)}: the directory has no {files}"
+    kind = "object" if is_url(name) else "file"
+    return f"{shown(name)}: no such {kind}, and no {kind} matches it as a glob"
 
 
 def _local_paths(name: str) -> tuple[list[str], bool]:
@@ -406,7 +402,7 @@ def _shards_of(name: str, search: _Search) -> Iterator[tuple[Shard, object]]:
     try:
         found = {name: None} if name == STDIN else dict(_expand(name, files_in, problems))
         if not found:
-            problems.append(f"{shown(name)}: {_why_no_shards(name)}")
+            problems.append(_nothing_at(name, "*.jsonl* files"))
         shards = _shards(list(filter(None, found.values())))
     except OSError as exc:
         if not is_url(name):
@@ -449,13 +445,6 @@ def _listed(files_from: str, shards: Collection[str]) -> Iterator[str]:
     except OSError as exc:
         raise UsageError(f"the list {shown(files_from)} cannot be read: {exc.strerror}") from exc
     return (os.fsdecode(line) for line in data.split(b"\n") if line.strip())
-
-
-def _why_no_shards(name: str) -> str:
-    if storage_of(name).is_directory(name):
-        return "the directory has no *.jsonl* files"
-    kind = "object" if is_url(name) else "file"
-    return f"no such {kind}, and no {kind} matches it as a glob"
 
 
 def _name_notices(shard: Shard) -> Iterator[str]:
