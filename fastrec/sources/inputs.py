@@ -97,12 +97,6 @@ def _nothing_at(name: str, files: str) -> str:
     return f"{shown(name)}: no such {kind}, and no {kind} matches it as a glob"
 
 
-def _local_paths(name: str) -> tuple[list[str], bool]:
-    """The paths that a name stands for, and whether it is a pattern."""
-    is_pattern = not os.path.lexists(name) and _is_pattern(name)
-    return sorted(glob.glob(name, recursive=True)) if is_pattern else [name], is_pattern  # noqa: PTH207 - paths stay str
-
-
 _Folders = Iterable[tuple[str, Collection[str]]]  # paths, each with the names of the files in it
 
 
@@ -114,7 +108,8 @@ def _expand(
     `files_in` chooses from the folders of a directory.
     """
     if not is_url(name):
-        paths, is_pattern = _local_paths(name)
+        is_pattern = not os.path.lexists(name) and _is_pattern(name)
+        paths = sorted(glob.glob(name, recursive=True)) if is_pattern else [name]  # noqa: PTH207 - paths stay str
         for path in paths:
             files = files_in(walk(path, problems)) if os.path.isdir(path) else [path]  # noqa: PTH112 - as above
             for file in files:
