@@ -23,6 +23,7 @@ from fastrec.sorting.gather import Window, gather, slice_run
 from fastrec.sorting.runs import Origins, Run, spill
 from fastrec.storage import fingerprint
 from fastrec.storage.local import LOCAL
+from tests.faults.injecting import Faults
 
 Item = tuple[bytes, bytes]
 """A key and a text."""
@@ -212,19 +213,8 @@ def test_temporary_files_are_private(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("most", [1, 7, 1_000, 10**9])
-def test_short_writes_lose_nothing(
-    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If the system writes less than requested, the rest is written again."""
-    writev = os.writev
-    write = os.write
-    monkeypatch.setattr(
-        os, "writev", lambda descriptor, views: write(descriptor, b"".join(views)[:most])
-    )
-    monkeypatch.setattr(
-        os, "write", lambda descriptor, data: writev(descriptor, [memoryview(data)[:most]])
-    )
+def test_buffers_are_written_in_their_order(tmp_path: Path) -> None:
+    """The file, its size and its hash are those of all buffers together."""
     texts = [b"%d," % number for number in range(3_000)]
     with ViewsWriter(str(tmp_path / "file")) as file:
         file.write([memoryview(text) for text in texts])
@@ -249,14 +239,9 @@ def test_short_reads_are_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert caught.value.filename == str(path)
 
 
-def test_a_full_disk_is_an_os_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_os_error(tmp_path: Path) -> None:
     """If a run cannot be written, the error of the system is raised."""
-
-    def full(*_: Any) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "writev", full)
-    with pytest.raises(OSError, match="No space left"):
+    with Faults(tmp_path, "write", 1, errno.ENOSPC), pytest.raises(OSError, match="No space left"):
         spilled(str(tmp_path), [[(b"a", b"1\n"), (b"b", b"2\n")]], 1)
 
 
