@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from io import FileIO
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,7 +30,7 @@ from fastrec.parameters import AnyPath
 from fastrec.schemas.newest import SCHEMA
 from fastrec.schemas.view import view_decoder
 from fastrec.storage import is_url
-from fastrec.storage.local import LOCAL, LocalLog
+from fastrec.storage.local import LOCAL, open_private
 
 _BLOCK = 1 << 20
 
@@ -82,7 +83,7 @@ class Writer:
         self._judge = Judge(JudgeSettings(schema=SCHEMA.name, known_input_bytes=0))
         self._lock = threading.Lock()
         self._stack: contextlib.ExitStack | None = None
-        self._log: LocalLog
+        self._log: FileIO
         self._size: int
         self._counts = defaultdict[str, Counter[str]](Counter)  # by sample_id and metric
 
@@ -174,9 +175,12 @@ class Writer:
         for invalid in batch.rejected:
             raise invalid.error()
         try:
-            self._log.append(bytes(normal))
+            with naming(self._partial):
+                rest = memoryview(normal)
+                while rest:
+                    rest = rest[self._log.write(rest) :]
         except OSError:
-            self._log.cut(self._size)  # a disk may be full in the middle of a line
+            self._log.truncate(self._size)  # a disk may be full in the middle of a line
             raise
         self._size += len(normal)
         self._counts[sample_id][metric] += 1
@@ -191,7 +195,7 @@ class Writer:
                 name = shown(str(self._path))
                 raise UsageError(f"{name} is complete: name another file, or remove it{left}")
             stack.callback(shutil.rmtree, self._making, ignore_errors=True)
-            self._log = LOCAL.open_log(self._partial)
+            self._log = open(self._partial, "ab+", 0, opener=open_private)
             stack.callback(self._log.close)
             self._continue()
             self._stack = stack.pop_all()
@@ -205,7 +209,7 @@ class Writer:
         first = None
         self._size = 0
         self._counts.clear()
-        with self._log.reader() as lines:
+        with open(self._partial, "rb") as lines:  # noqa: PTH123
             for number, line in enumerate(lines, 1):
                 if not line.endswith(b"\n"):
                     break
@@ -218,7 +222,7 @@ class Writer:
                 first = first or ids
                 self._size += len(line)
                 self._counts[ids.sample_id][ids.evaluation_result_id] += 1
-        self._log.cut(self._size)
+        self._log.truncate(self._size)
         if first is None:
             self._evaluation_id = (
                 self._evaluation_id or f"{self._evaluation}/{self._model}/{int(time.time())}"

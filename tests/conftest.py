@@ -261,7 +261,7 @@ def _forked_workers(request: pytest.FixtureRequest) -> Iterator[None]:
         pytest.MonkeyPatch.context() as patch
     ):  # the fixture would restore what a test patches after `tmp_path` ends
         if can_fork and request.path.parent.name in FORKING and "export" not in request.path.name:
-            patch.setattr("fastrec.engine.pool._is_alone", lambda: True)
+            patch.setattr("fastrec.engine.pool._has_one_thread", lambda: True)
         yield
 
 

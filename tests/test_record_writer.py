@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,6 @@ from hypothesis import strategies as st
 
 import fastrec
 from fastrec.errors import LockedError
-from fastrec.storage.local import LOCAL
 from tests.commands.viewing import Client, serving
 from tests.docs.snippets import PAGES, blocks_of
 from tests.sizes import examples
@@ -283,19 +283,21 @@ def test_wrong_use_is_an_error(tmp_path: Path) -> None:
         pass
 
 
-def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
     """If only half of a line can be written, it is cut off, and the next `add` starts a new one."""
 
-    def append_half(log: Any, data: bytes) -> None:
-        append(log, data[: len(data) // 2])
-        raise OSError(28, "No space left on device")
-
-    append = LOCAL.open_log.append
     with writer(tmp_path) as one:
         one.add(sample_id=1, **ASKED, output="4", score=1)
-        with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
-            patch.setattr(LOCAL.open_log, "append", append_half)
+        log = one._log
+
+        def write_half(data: bytes) -> int:
+            log.write(data[: len(data) // 2])
+            raise OSError(28, "No space left on device")
+
+        one._log = SimpleNamespace(write=write_half, truncate=log.truncate)  # type: ignore[assignment]
+        with pytest.raises(OSError, match="No space"):
             one.add(sample_id=2, **ASKED, output="4", score=1)
+        one._log = log
         one.add(sample_id=3, **ASKED, output="4", score=1)
     assert [record["sample_id"] for record in values(tmp_path)] == ["1", "3"]
 

@@ -19,7 +19,7 @@ from msgspec.structs import asdict
 from fastrec.corpus.manifest import MANIFEST
 from fastrec.corpus.reader import open_corpus
 from fastrec.corpus.rejects import CODES, RejectedLine, decode_rejected
-from fastrec.errors import FastrecError, UsageError, did_you_mean, shown
+from fastrec.errors import UsageError, did_you_mean, shown
 from fastrec.filters import Strings, as_tuple
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
 from fastrec.normalize.corrections import PLACES, Place
@@ -27,6 +27,8 @@ from fastrec.notebook import Tabular
 from fastrec.parameters import AnyPath
 from fastrec.sources.shard import numbered_lines
 from fastrec.storage import file_in, join
+from fastrec.storage.base import NewFile
+from fastrec.storage.local import LOCAL
 
 
 class RejectGroup(FindingGroup):
@@ -81,7 +83,7 @@ def rejects(
             exists.
         CorpusError: The manifest or the rejects file is damaged.
         ShardError: The rejects file cannot be read completely.
-        FastrecError: The file cannot be written.
+        OSError: The file cannot be written.
     """
     findings = FindingGroups()
     truncated: list[Location] = []
@@ -142,10 +144,10 @@ class _Others(msgspec.Struct):
 @contextlib.contextmanager
 def _opened(
     target: AnyPath | BinaryIO | None,
-) -> Iterator[tuple[BinaryIO | None, BinaryIO | None]]:
+) -> Iterator[tuple[BinaryIO | NewFile | None, NewFile | None]]:
     """Open the target and the file beside it, which must be new, so that no fixed lines are lost.
 
-    Both are removed after an error. A stream has no file beside it.
+    They appear when they are complete. A stream has no file beside it.
     """
     if not isinstance(target, (str, os.PathLike)):
         yield target, None
@@ -154,23 +156,12 @@ def _opened(
         yield file, places
 
 
-@contextlib.contextmanager
-def _new(path: Path) -> Iterator[BinaryIO]:
-    try:
-        file = path.open("xb")
-    except FileExistsError as exc:
+def _new(path: Path) -> NewFile:
+    if path.exists():
         raise UsageError(
             f"{shown(str(path))} exists; choose a new file, so that nothing in it is lost"
-        ) from exc
-    try:
-        with file:
-            yield file
-    except BaseException as exc:
-        path.unlink()
-        # Another file name is that of a file of the corpus.
-        if isinstance(exc, OSError) and exc.filename in (None, str(path)):
-            raise FastrecError(f"{shown(str(path))} cannot be written: {exc.strerror}") from exc
-        raise
+        )
+    return LOCAL.create(str(path))
 
 
 def _rejected_lines(corpus: AnyPath, codes: Collection[str]) -> Iterator[RejectedLine]:

@@ -42,6 +42,8 @@ class Output(Protocol):
     work: str
     work_root: str  # the directory with all work of this output, of earlier runs too
     refused: str  # where the output is put if it is refused: `OUT.refused`
+    # The marker of the output that this one would replace; None if there is no such output.
+    old_marker: bytes | None = None
     # Files that stay after success, because the next run builds on them.
     kept: frozenset[str] = frozenset()
 
@@ -62,12 +64,6 @@ class Output(Protocol):
 
     def publish(self) -> None:
         """Publish the output atomically. If that fails, an old output stays as it was."""
-
-    def old_marker(self) -> bytes | None:
-        """Read the marker of the output that this one would replace.
-
-        None if there is no such output.
-        """
 
     def check_refused(self) -> None:
         """Raise a UsageError if `OUT.refused` is anything but an output that was refused before."""

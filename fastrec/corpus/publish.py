@@ -88,11 +88,6 @@ class LocalOutput(Output):
                 storage.remove_all(directory)
             storage.make_directory(directory)
 
-    def old_marker(self) -> bytes | None:
-        with contextlib.suppress(FileNotFoundError):
-            return LOCAL.read_all(str(self._place.marker))
-        return None
-
     def publish(self) -> None:
         self._place.publish(self.staging)
 
@@ -244,7 +239,8 @@ def open_local_output(
     target.parent.mkdir(parents=True, exist_ok=True)
     with locked(target), locked_work(target, work):
         opened.recover()
-        _refuse_existing(target, output, kind, overwrite=overwrite)
+        if target.exists() and (reason := _why_not_replaced(opened, target, kind, overwrite)):
+            raise UsageError(f"{shown(output)} {reason}")
         opened.prepare(fresh=fresh)
         yield opened
         opened.clear()
@@ -261,12 +257,7 @@ def locked_work(target: Path, work: str) -> AbstractContextManager[None]:
     return locked(Path(work))
 
 
-def _refuse_existing(target: Path, output: str, kind: Kind, *, overwrite: bool) -> None:
-    if target.exists() and (reason := _why_not_replaced(target, kind, overwrite=overwrite)):
-        raise UsageError(f"{shown(output)} {reason}")
-
-
-def _why_not_replaced(target: Path, kind: Kind, *, overwrite: bool) -> str | None:
+def _why_not_replaced(opened: LocalOutput, target: Path, kind: Kind, overwrite: bool) -> str | None:
     if not overwrite:
         return "exists: give another output, or --overwrite to replace it"
     if not target.is_dir():
@@ -276,7 +267,8 @@ def _why_not_replaced(target: Path, kind: Kind, *, overwrite: bool) -> str | Non
         return None
     if kind.marker not in names:
         return f"holds something else than {kind.name} (no {kind.marker}): it is not replaced"
-    listed = kind.files(LOCAL.read_all(str(target / kind.marker)))
+    opened.old_marker = LOCAL.read_all(str(target / kind.marker))
+    listed = kind.files(opened.old_marker)
     if not listed:
         return f"holds a {kind.marker} that is not of {kind.name}: it is not replaced"
     if others := sorted(names - {kind.marker, *(path.partition("/")[0] for path in listed)}):

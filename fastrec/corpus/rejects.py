@@ -5,8 +5,10 @@ frame. At the end they are merged by source and line, and compressed again.
 """
 
 import base64
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
+from io import BytesIO
 from itertools import chain, islice
 from typing import Any, Self
 
@@ -15,9 +17,13 @@ import zstandard
 from msgspec import UNSET, UnsetType
 
 from fastrec.corpus.writer import ShardWriter, Written
-from fastrec.errors import CorpusError, DamagedFileError, is_out_of_memory
+from fastrec.errors import CorpusError, DamagedFileError, ShardCorruptError, ShardTruncatedError
 from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import ERRORS, Finding
+from fastrec.sources.formats import MAX_WINDOW
+from fastrec.sources.lines import Chunk, chunks
+from fastrec.sources.members import RawBytes
+from fastrec.sources.zstd_frames import zstd_text
 from fastrec.storage import storage_of
 
 CODES = tuple(ERRORS)  # the codes that a rejected line may have
@@ -198,25 +204,15 @@ def _lines_of(piece: RejectRange, name: str) -> Iterator[bytes]:
 
 def _lines(path: str, start: int, end: int, size: int) -> Iterator[bytes]:
     """Read the lines of a range of a file. It is open only while reading: thousands are merged."""
-    if start == end:
-        return
-    begun: list[bytes] = []  # a line may be much longer than `size`
-    frame = zstandard.ZstdDecompressor().decompressobj()
-    while start < end:
-        compressed = storage_of(path).read_range(path, min(size, end - start), start)
-        start += size
-        try:
-            *lines, rest = frame.decompress(compressed).split(b"\n")
-        except zstandard.ZstdError as exc:
-            if is_out_of_memory(exc):
-                raise
-            raise DamagedFileError(path, str(exc)) from exc
-        for line in lines:
-            yield b"".join((*begun, line, b"\n"))
-            begun = []
-        begun.append(rest)
-    if not frame.eof or any(begun):
-        raise DamagedFileError(path, "a frame is incomplete")
+    read = storage_of(path).read_range
+    blocks = (read(path, min(size, end - offset), offset) for offset in range(start, end, size))
+    text = zstd_text(RawBytes(blocks, path), MAX_WINDOW, size)
+    try:
+        for chunk in chunks(text, chunk_bytes=size, max_line_bytes=sys.maxsize):
+            assert isinstance(chunk, Chunk)
+            yield from BytesIO(chunk.data).readlines()
+    except (ShardCorruptError, ShardTruncatedError) as exc:
+        raise DamagedFileError(path, exc.reason) from exc
 
 
 def _location(line: bytes) -> tuple[str, int]:

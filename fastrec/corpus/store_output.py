@@ -80,8 +80,8 @@ class StoreOutput(Output):
         self._manifest = SharedObject(
             OBJECT_STORE, join(url, kind.marker), conditional=lease.is_conditional
         )
-        self._old_manifest = self._manifest.read()
-        self._old_files = kind.files(self._old_manifest) if self._old_manifest else set()
+        self.old_marker = self._manifest.read()
+        self._old_files = kind.files(self.old_marker) if self.old_marker else set()
 
     def check(self) -> None:
         self._lease.check()
@@ -119,15 +119,15 @@ class StoreOutput(Output):
 
     def refuse_existing(self, *, overwrite: bool) -> None:
         name = shown(self._url)
-        if self._old_manifest is not None and not overwrite:
+        if self.old_marker is not None and not overwrite:
             raise UsageError(f"{name} exists: give another output, or --overwrite to replace it")
-        if self._old_manifest is not None and not self._old_files:
+        if self.old_marker is not None and not self._old_files:
             raise UsageError(
                 f"{name} holds a {self._kind.marker} that is not of {self._kind.name}: choose "
                 "another"
             )
         others = sorted(set(self._unpublished()).difference(self._leftovers()))
-        if others and self._old_manifest is None:
+        if others and self.old_marker is None:
             raise _foreign_file(self._url, others[0], self._kind)
 
     def prepare(self, *, fresh: bool) -> None:
@@ -147,7 +147,7 @@ class StoreOutput(Output):
         self._lease.renew()
         leftovers = self._leftovers()
         try:
-            if self._manifest.read() != self._old_manifest:
+            if self._manifest.read() != self.old_marker:
                 raise ChangedError(self._url)  # noqa: TRY301
             self._manifest.write(self._new_manifest)
         except ChangedError:
@@ -169,9 +169,6 @@ class StoreOutput(Output):
     def _has_ended(self, path: str) -> bool:
         token = token_in(self._name_of(path))
         return token is None or token in self._lease.ended_runs
-
-    def old_marker(self) -> bytes | None:
-        return self._old_manifest
 
     def check_refused(self) -> None:
         """Raise a UsageError if `OUT.refused` holds anything but a refused corpus."""
@@ -213,7 +210,7 @@ class StoreOutput(Output):
     def remove(self) -> None:
         """Remove a published output, its marker first, and what killed runs left beside it."""
         leftovers = self._leftovers()
-        if self._old_manifest is not None:
+        if self.old_marker is not None:
             self._manifest.remove()
         OBJECT_STORE.remove(*(join(self._url, name) for name in self._old_files), *leftovers)
 

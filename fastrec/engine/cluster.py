@@ -14,11 +14,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import islice
 from typing import Any, Self
 
 from fastrec.build import differences, identity
-from fastrec.engine.base import AHEAD, Argument, Engine, Result, Task, TimedResults, TimedTask
+from fastrec.engine.base import Argument, Engine, Result, Task
 from fastrec.errors import ClusterError, WorkerDiedError, need
 from fastrec.limits import current_limits
 
@@ -45,25 +44,12 @@ class ClusterEngine(Engine):
         self._scheduler = scheduler
         self._cluster: Any = None
         self._client: Any = None
+        self._looked = 0.0
 
-    def _run_timed(
-        self, task: TimedTask[Argument, Result], arguments: Iterable[Argument]
-    ) -> TimedResults[Result]:
-        waiting = enumerate(arguments)
-        running: dict[Any, tuple[int, Argument]] = {}
-        looked = time.monotonic()
-        while True:
-            if time.monotonic() - looked > current_limits().cluster_count_seconds:
-                self._look()  # the cluster may have grown
-                looked = time.monotonic()
-            for number, argument in islice(waiting, max(self.jobs * AHEAD - len(running), 0)):
-                future = self._client.submit(_run_alone, identity(), task, argument, pure=False)
-                running[future] = number, argument
-            if not running:
-                return
-            for future in self._finished(running):
-                number, argument = running.pop(future)
-                yield number, self._result_of(future, argument)
+    def _submit(self, task: Task[Any, Any], argument: object) -> Any:
+        if time.monotonic() - self._looked > current_limits().cluster_count_seconds:
+            self._look()  # the cluster may have grown
+        return self._client.submit(_run_alone, identity(), task, argument, pure=False)
 
     def on_every_worker(
         self, question: Callable[..., Result], *arguments: Any
@@ -90,7 +76,6 @@ class ClusterEngine(Engine):
         return answers
 
     def _finished(self, running: Iterable[Any]) -> list[Any]:
-        """Wait until at least one task has finished; empty if none runs."""
         futures = list(running)
         patience = current_limits().cluster_patience_seconds
         lost_since = None
@@ -109,7 +94,7 @@ class ClusterEngine(Engine):
                 raise self._error(f"{trouble} for {patience:.0f} seconds")
         return []
 
-    def _result_of(self, future: Any, argument: object) -> Any:
+    def _result_of(self, future: Any, _task: Task[Any, Any], argument: object) -> Any:
         """Fetch a result.
 
         If its worker dies first, the scheduler runs the task again on another worker.
@@ -130,6 +115,7 @@ class ClusterEngine(Engine):
     def _look(self) -> str | None:
         """Count the workers; return what is wrong with the cluster, if anything is."""
         client = self._client
+        self._looked = time.monotonic()
         if client.status != "running":
             return "the scheduler was gone"
         try:

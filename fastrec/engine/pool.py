@@ -34,12 +34,10 @@ from concurrent.futures import (
     wait,
 )
 from functools import partial
-from itertools import islice
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
-from fastrec.engine.base import AHEAD, Argument, Engine, Result, Timed, TimedResults, TimedTask
+from fastrec.engine.base import Engine, Task
 from fastrec.errors import WorkerDiedError
 from fastrec.limits import current_limits
 
@@ -65,41 +63,42 @@ class PoolEngine(Engine):
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
         self._executor: Any = None
+        self._is_alone = False  # whether the pool has one worker, for tasks of a broken one
         self._watch: threading.Thread | None = None  # kills stopped workers
         self._ended = threading.Event()  # tells it to end
         self._dead_checks = 0
         self._progress: tuple[float, dict[int, int | None]] = (0.0, {})
 
-    def _run_timed(
-        self, task: TimedTask[Argument, Result], arguments: Iterable[Argument]
-    ) -> TimedResults[Result]:
-        waiting = enumerate(arguments)
-        running: dict[Future[Timed[Result]], tuple[int, Argument]] = {}
-        suspects: list[tuple[int, Argument]] = []
-        while True:
-            more = 0 if suspects else max(self.jobs * AHEAD - len(running), 0)
-            for numbered in islice(waiting, more):
-                try:
-                    running[self._executor.submit(task, numbered[1])] = numbered
-                except BrokenExecutor:
-                    suspects.append(numbered)
-                    break
-            if not running and not suspects:
-                return
-            for future in self._finished(running):
-                number, argument = running.pop(future)
-                try:
-                    result = future.result()
-                except BrokenExecutor:
-                    suspects.append((number, argument))
-                    continue
-                yield number, result
-            if suspects and not running:  # all tasks of the broken pool have ended
-                yield from self._run_alone(task, suspects)
-                suspects = []
+    def _room(self, running: int) -> int:
+        # tasks of a broken pool are run alone before others start
+        return 0 if self._is_alone and running else super()._room(running)
+
+    def _submit(self, task: Task[Any, Any], argument: object) -> Future[Any]:
+        if self._is_alone:
+            self._end(kill=False)
+            self._start(self.jobs)
+        try:
+            future: Future[Any] = self._executor.submit(task, argument)
+        except BrokenExecutor as exc:
+            future = Future()
+            future.set_exception(exc)
+        return future
+
+    def _result_of(self, future: Future[Any], task: Task[Any, Any], argument: object) -> Any:
+        """The result of a task, which runs again in a pool of one worker if its pool broke."""
+        with contextlib.suppress(BrokenExecutor):
+            return future.result()
+        if not self._is_alone:
+            self._end(kill=True)
+            self._start(1, is_alone=True)
+        try:
+            future = self._executor.submit(task, argument)
+            self._finished([future])
+            return future.result()
+        except BrokenExecutor as exc:
+            raise WorkerDiedError(str(argument)) from exc
 
     def _finished(self, running: Iterable[Future[Any]]) -> set[Future[Any]]:
-        """Wait until at least one task has finished; empty if none runs."""
         running = set(running)
         while running:
             done, _ = wait(running, current_limits().pool_look_seconds, FIRST_COMPLETED)
@@ -111,23 +110,6 @@ class PoolEngine(Engine):
                     with contextlib.suppress(InvalidStateError):  # it has just finished
                         future.set_exception(BrokenExecutor("the pool is dead"))
         return set()
-
-    def _run_alone(
-        self, task: TimedTask[Argument, Result], suspects: list[tuple[int, Argument]]
-    ) -> TimedResults[Result]:
-        """Run tasks one at a time in a pool of one worker; then start the full pool again."""
-        self._end(kill=True)
-        self._start(1)
-        for number, argument in sorted(suspects, key=itemgetter(0)):
-            try:
-                future = self._executor.submit(task, argument)
-                self._finished([future])
-                result = future.result()
-            except BrokenExecutor as exc:
-                raise WorkerDiedError(str(argument)) from exc
-            yield number, result
-        self._end(kill=False)
-        self._start(self.jobs)
 
     def _check_workers(self) -> None:
         """Kill all workers if one is dead, or if none makes progress."""
@@ -155,10 +137,11 @@ class PoolEngine(Engine):
     def _workers(self) -> list[int]:
         return list(self._executor._processes or ())  # noqa: SLF001 - neither executor has a public way
 
-    def _start(self, jobs: int) -> None:
+    def _start(self, jobs: int, *, is_alone: bool = False) -> None:
+        self._is_alone = is_alone
         with _signals_blocked():
             new_executor: Any
-            if _is_alone():
+            if _has_one_thread():
                 fork = multiprocessing.get_context("fork")
                 new_executor = partial(ProcessPoolExecutor, mp_context=fork)
             else:
@@ -225,7 +208,7 @@ def _kill_stopped(workers: Callable[[], list[int]], ended: threading.Event, seco
                 _kill(pid)
 
 
-def _is_alone() -> bool:
+def _has_one_thread() -> bool:
     """Whether this process runs on Linux with a single thread, so that it can safely be forked."""
     return sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208
 

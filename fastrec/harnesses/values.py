@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import json
 import math
+import re
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,10 +26,13 @@ OptionalInt = int | None
 OptionalNumber = float | None
 Names = tuple[str, ...]
 Texts = dict[str, str]  # by name, as in metadata
+Buffer = bytes | bytearray | memoryview
 
 _T = TypeVar("_T")
 
 _LARGEST = 1 << 63
+# A quote without a backslash before it is not inside a text, so this is the value of a key.
+_NOT_FINITE = rb'(?<!\\)"(\s*+:\s*+)(NaN|-?Infinity)(?=\s*+[,}])'
 
 encode = msgspec.json.Encoder().encode
 
@@ -41,7 +45,7 @@ def integer_in(digits: str) -> int | str:
         return digits
 
 
-def decoder(kind: type[_T], *, has_raw: bool = False) -> Callable[[bytes | memoryview], _T]:
+def decoder(kind: type[_T], *, has_raw: bool = False) -> Callable[[Buffer], _T]:
     """Make a function that decodes JSON as a type; unknown keys are skipped.
 
     `has_raw`: whether it has Raw in it.
@@ -55,22 +59,31 @@ def decoder(kind: type[_T], *, has_raw: bool = False) -> Callable[[bytes | memor
     """
     fast = msgspec.json.Decoder(kind).decode
 
-    def decode(text: bytes | memoryview) -> _T:
+    def decode(text: Buffer) -> _T:
         try:
             return fast(text)
-        except REFUSALS as refusal:
-            try:
-                value = plain(json.loads(bytes(text), parse_int=integer_in), is_finite=has_raw)
-            except RecursionError:
-                raise ValueError("it is nested too deeply") from None
-            except ValueError:
-                raise ValueError(str(refusal)) from None
+        except REFUSALS as exc:
+            refusal = str(exc)
+        if has_raw:
+            with suppress(*REFUSALS):
+                return fast(finite(text))
+        try:
+            value = plain(json.loads(bytes(text), parse_int=integer_in), is_finite=has_raw)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        except ValueError:
+            raise ValueError(refusal) from None
         try:
             return fast(encode(value)) if has_raw else msgspec.convert(value, kind)
-        except REFUSALS as refusal:
-            raise ValueError(str(refusal)) from None
+        except REFUSALS as exc:
+            raise ValueError(str(exc)) from None
 
     return decode
+
+
+def finite(text: Buffer) -> bytes:
+    """Put quotes around NaN and Infinity, so that msgspec decodes them: `json` is much slower."""
+    return re.sub(_NOT_FINITE, rb'"\1"\2"', bytes(text))
 
 
 @contextmanager

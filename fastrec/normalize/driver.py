@@ -288,7 +288,7 @@ def _why_refused(context: RunContext, parts: Sequence[PartFile], counts: LineCou
     if most and not most.allows(counts):
         rejected = f"{counts.rejected:,} of {counted(counts.lines, 'line')}"
         return f"{rejected} were rejected, and --max-rejects is {most}"
-    old_manifest = context.output.old_marker()
+    old_manifest = context.output.old_marker
     if not counts.kept and old_manifest is not None:
         try:
             records = msgspec.json.decode(old_manifest, type=_OldCorpus).records

@@ -176,7 +176,7 @@ def run(
         _resumable(opened),
     ):
         check_inputs_not_in(opened.refused, paths, shards)
-        if options.gate or options.check_secrets or opened.old_marker() is not None:
+        if options.gate or options.check_secrets or opened.old_marker is not None:
             opened.check_refused()
         corpus = run_passes(shards, options, opened, progress=progress, notice=note)
         manifest = corpus.manifest

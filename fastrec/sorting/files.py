@@ -19,8 +19,7 @@ from fastrec.errors import DamagedFileError, is_out_of_memory
 from fastrec.storage import storage_of
 from fastrec.storage.base import EndsEarlyError
 
-# per writev: systems accept more, but this many are still in the cache for the checksum
-_MOST_VIEWS = 256
+_JOINED_VIEWS = 256  # so few that their text is in the cache when it is written and hashed
 _LENGTH = 4
 _HEAD = _LENGTH + 8
 _COMPRESSED = 1 << 31  # bit of the length
@@ -32,7 +31,7 @@ _decode: Callable[[bytes | memoryview], Any] = msgspec.msgpack.Decoder().decode
 
 
 class ViewsWriter:
-    """Writes a temporary file from many buffers without joining them.
+    """Writes a temporary file from many buffers.
 
     The file exists once the context is left.
     """
@@ -44,12 +43,11 @@ class ViewsWriter:
         self._file = storage_of(path).create(path, for_work=True)
 
     def write(self, views: list[memoryview]) -> None:
-        for first in range(0, len(views), _MOST_VIEWS):
-            batch = views[first : first + _MOST_VIEWS]
-            self._file.writev(batch)
-            self.size += sum(map(len, batch))
-            for view in batch:
-                self._digest.update(view)
+        for first in range(0, len(views), _JOINED_VIEWS):
+            data = b"".join(views[first : first + _JOINED_VIEWS])
+            self._file.write(data)
+            self.size += len(data)
+            self._digest.update(data)
 
     def write_block(self, rows: Any) -> None:
         block = _encode(rows)
@@ -176,16 +174,12 @@ class BlockReader(msgspec.Struct):
         self._position += size
 
 
-def read_blocks(path: str, size: int | None = None) -> Iterator[Any]:
-    """Yield the blocks of a file, whose size need not be given.
-
-    DamagedFileError if it is damaged or missing.
-    """
-    if size is None:
-        try:
-            size = storage_of(path).size_of(path)
-        except FileNotFoundError as exc:
-            raise DamagedFileError(path, exc.strerror or str(exc)) from exc
+def read_blocks(path: str) -> Iterator[Any]:
+    """Yield the blocks of a file; DamagedFileError if it is damaged or missing."""
+    try:
+        size = storage_of(path).size_of(path)
+    except FileNotFoundError as exc:
+        raise DamagedFileError(path, exc.strerror or str(exc)) from exc
     reader = BlockReader(path, 0, size, _READ_BYTES)
     while not reader.at_end:
         yield from reader.read()

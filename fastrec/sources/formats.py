@@ -111,10 +111,7 @@ def text_of(
 
     Refuse what is neither text nor as its name says.
     """
-    head = b""
-    # a pipe may give one byte at a time
-    while len(head) < MAGIC_BYTES and (block := next(raw, b"")):
-        head = head + block if head else block
+    head, blocks = _begun(raw, MAGIC_BYTES)
     format_ = detect(head)
     promised = format_of_name(path)
     if (
@@ -124,9 +121,16 @@ def text_of(
     ):
         assert promised is not None
         raise ShardCorruptError(path, f"is neither {promised.value}, as its name says, nor text", 0)
-    return decompress(
-        format_, chain((head,), raw), path=path, max_window=max_window, text_bytes=text_bytes
-    )
+    return decompress(format_, blocks, path=path, max_window=max_window, text_bytes=text_bytes)
+
+
+def _begun(blocks: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
+    """At least `size` first bytes, unless there are fewer, and all blocks."""
+    head = b""
+    # a pipe may give one byte at a time
+    while len(head) < size and (block := next(blocks, b"")):
+        head = head + block if head else block
+    return head, chain((head,), blocks)
 
 
 def is_text(head: bytes) -> bool:
@@ -177,13 +181,13 @@ def json_lines(text: Iterator[bytes], path: str) -> Iterator[bytes]:
 
     ForeignFormatError if it is not JSON Lines, told by its first lines.
     """
-    head = b""
-    # Nearly all shards begin with a record: these cost nothing more.
-    while len(head) < _HEAD_BYTES and not head.startswith(b'{"') and (block := next(text, b"")):
-        head = head + block if head else block
-    if not head.startswith(b'{"') and (reason := why_foreign(head[:_HEAD_BYTES], path)):
+    head, text = _begun(text, 2)
+    if head.startswith(b'{"'):  # nearly all shards begin with a record
+        return text
+    head, text = _begun(text, _HEAD_BYTES)
+    if reason := why_foreign(head[:_HEAD_BYTES], path):
         raise ForeignFormatError(path, reason)
-    return chain((head,), text)
+    return text
 
 
 class _Foreign(msgspec.Struct):
@@ -238,26 +242,13 @@ def _foreign_text(head: bytes) -> tuple[str, str] | None:
     ):
         return "a JSON array", "jq -c '.[]' '{path}' > records.jsonl turns its items into lines"
     for delimiter, name in ((",", "CSV"), ("\t", "TSV"), (";", "CSV")):
-        if _is_table(head, delimiter):
+        if _is_table(lines, delimiter):
             return name, _TO_LINES
     return None
 
 
-def _is_table(head: bytes, delimiter: str) -> bool:
-    """Whether text begins with names of columns, and a row or more with as many values."""
-    import csv  # noqa: PLC0415 - only for input that is wrong
-
-    try:
-        text = codecs.getincrementaldecoder("utf-8-sig")().decode(head)
-        rows = [
-            row for row in csv.reader(text.splitlines(keepends=True), delimiter=delimiter) if row
-        ]
-    except (UnicodeDecodeError, csv.Error):
-        return False
-    names, *others = rows[: -1 if len(head) == _HEAD_BYTES else None] or [[]]
-    return (
-        len(names) > 1
-        and all(map(_COLUMN.fullmatch, names))
-        and bool(others)
-        and all(len(row) == len(names) for row in others)
-    )
+def _is_table(lines: list[bytes], delimiter: str) -> bool:
+    """Whether the first line has names of columns, and a later one as many values."""
+    names = lines[0].decode(errors="replace").replace('"', "").split(delimiter)
+    has_names = len(names) > 1 and all(map(_COLUMN.fullmatch, names))
+    return has_names and any(line.count(delimiter.encode()) >= len(names) - 1 for line in lines[1:])

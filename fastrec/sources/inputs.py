@@ -71,12 +71,11 @@ def find_files(paths: Iterable[str]) -> list[AnyFile]:
     """
     found: dict[str, AnyFile] = {}
     problems: list[str] = []
-    for path in paths:
-        name = without_file_protocol(path)
+    for name in map(without_file_protocol, paths):
         before = len(problems)
-        files = list(_store_files(name, problems) if is_url(name) else _local_files(name, problems))
+        files = list(_files_of(name, problems))
         if not files and len(problems) == before:
-            problems.append(f"{shown(name)}: {_why_no_files(name)}")
+            problems.append(_nothing_at(name, "files but hidden ones"))
         for file in files:
             found.setdefault(file.path, file)
     _refuse(problems)
@@ -90,38 +89,72 @@ def _refuse(problems: Sequence[str], *advice: str) -> None:
         raise UsageError("\n".join(["some input cannot be used:", *lines, *advice]))
 
 
-def _why_no_files(name: str) -> str:
-    if is_url(name):
-        return "there is nothing of this name"  # in a store, a directory is what its files make it
-    if os.path.isdir(name):  # noqa: PTH112 - as below
-        return (
-            "the directory has no files but hidden ones"
-            if os.listdir(name)  # noqa: PTH208
-            else "the directory is empty"
-        )
-    return "no file matches this pattern" if _is_pattern(name) else "no such file or directory"
+def _nothing_at(name: str, files: str) -> str:
+    """Say why a name stands for no files of a kind."""
+    if storage_of(name).is_directory(name):
+        return f"{shown(name)}: the directory has no {files}"
+    kind = "object" if is_url(name) else "file"
+    return f"{shown(name)}: no such {kind}, and no {kind} matches it as a glob"
 
 
-def _local_paths(name: str) -> tuple[list[str], bool]:
-    """The paths that a name stands for, and whether it is a pattern."""
-    is_pattern = not os.path.lexists(name) and _is_pattern(name)
-    return sorted(glob.glob(name, recursive=True)) if is_pattern else [name], is_pattern  # noqa: PTH207 - paths stay str
+_Folders = Iterable[tuple[str, Collection[str]]]  # paths, each with the names of the files in it
 
 
-def _local_files(name: str, problems: list[str]) -> Iterator[AnyFile]:
-    paths, is_pattern = _local_paths(name)
-    for path in dict.fromkeys(map(os.path.normpath, paths)):
-        if os.path.isdir(path):  # noqa: PTH112 - as above
-            inside = [
-                join(folder, name) for folder, names in walk(path, problems) for name in names
-            ]
-            files = [file for file in inside if os.path.isfile(file)]  # noqa: PTH113 - as above
-        else:
-            files = [path] if os.path.isfile(path) else []  # noqa: PTH113 - as above
-            if not files and os.path.exists(path):  # noqa: PTH110 - as above
-                problems.append(f"{shown(path)}: not a regular file; logs are read more than once")
-        for file in files:
-            yield AnyFile(file, os.path.getsize(file), is_named=not is_pattern and file == path)  # noqa: PTH202 - as above
+def _expand(
+    name: str, files_in: Callable[[_Folders], Iterable[str]], problems: list[str]
+) -> Iterator[tuple[str, FoundObject | None]]:
+    """Yield the paths that a name stands for; in a store, each with its object, if there is one.
+
+    `files_in` chooses from the folders of a directory.
+    """
+    if not is_url(name):
+        is_pattern = not os.path.lexists(name) and _is_pattern(name)
+        paths = sorted(glob.glob(name, recursive=True)) if is_pattern else [name]  # noqa: PTH207 - paths stay str
+        for path in paths:
+            files = files_in(walk(path, problems)) if os.path.isdir(path) else [path]  # noqa: PTH112 - as above
+            for file in files:
+                yield os.path.normpath(file) if is_pattern else file, None
+        return
+    for path, match in _objects_at(name):
+        if match:
+            yield match.path, match
+            continue
+        objects = {found.path: found for found in _store().find(path)}
+        by_parent: defaultdict[str, list[str]] = defaultdict(list)
+        for found in objects:
+            parent, file = parent_and_name(found)
+            if "/." not in parent.removeprefix(path.rstrip("/")):
+                by_parent[parent].append(file)
+        for file in files_in(sorted(by_parent.items())):
+            yield file, objects.get(file)
+
+
+def _inside(folder: str, name: str) -> str:
+    """The path of a file in a folder; the key of an object may have two slashes."""
+    return f"{folder}/{name}" if is_url(folder) else join(folder, name)
+
+
+def _files_of(name: str, problems: list[str]) -> Iterator[AnyFile]:
+    try:
+        for path, match in _expand(name, _all_files, problems):
+            local = os.path.normpath(path)
+            if match:
+                yield AnyFile(path, match.size, is_named=path == name)
+            elif os.path.isfile(local):  # noqa: PTH113 - as above
+                size = os.path.getsize(local)  # noqa: PTH202 - as above
+                yield AnyFile(local, size, is_named=local == os.path.normpath(name))
+            elif os.path.exists(local):  # noqa: PTH110 - as above
+                problems.append(f"{shown(local)}: not a regular file; logs are read more than once")
+    except OSError as exc:
+        problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
+
+
+def _all_files(folders: _Folders) -> Iterator[str]:
+    for folder, names in folders:
+        for name in names:
+            path = _inside(folder, name)
+            if os.path.isfile(path) or (is_url(path) and not name.startswith(".")):  # noqa: PTH113 - as above
+                yield path
 
 
 def walk(directory: str, problems: list[str]) -> Iterator[tuple[str, list[str]]]:
@@ -150,19 +183,6 @@ def _objects_at(name: str) -> Iterator[tuple[str, FoundObject | None]]:
         for path, match in _store().glob(name) if _is_pattern(name) else []:
             if path.count("/.") <= name.count("/."):  # others are hidden, as in a shell
                 yield path, match
-
-
-def _store_files(name: str, problems: list[str]) -> Iterator[AnyFile]:
-    try:
-        for path, match in _objects_at(name):
-            if match:
-                yield AnyFile(match.path, match.size, is_named=path == name)
-                continue
-            for found in _store().find(path):
-                if "/." not in found.path.removeprefix(path.rstrip("/")):
-                    yield AnyFile(found.path, found.size, is_named=False)
-    except OSError as exc:
-        problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
 
 
 _MANIFEST = "manifest.json"
@@ -229,17 +249,15 @@ class _Search:
         self.problems: list[str] = []
         self.damages: list[tuple[str, str]] = []  # parts of corpora, and what is wrong with each
 
-    def shards_in(self, folders: Iterable[tuple[str, Collection[str]]]) -> Iterator[str]:
+    def shards_in(self, folders: _Folders) -> Iterator[str]:
         """Yield the paths of the shards in folders: *.jsonl* files.
 
         In a corpus, only its parts, by its manifest.
         """
         unnamed: dict[str, list[str]] = {}  # by corpus
         for folder, names in folders:
-            # a key may have two slashes
-            before = f"{folder}/" if is_url(folder) else join(folder, "")
             shards = [name for name in names if ".jsonl" in name and not name.startswith(".")]
-            paths = [before + name for name in sorted(shards)]
+            paths = [_inside(folder, name) for name in sorted(shards)]
             corpora = [above for above in _folders_above(folder) if above in unnamed]
             if corpora:
                 unnamed[corpora[0]] += paths
@@ -262,6 +280,17 @@ class _Search:
         for corpus, paths in unnamed.items():
             if paths:
                 self._note_unnamed(corpus, paths)
+
+    def local_shards_in(self, folders: _Folders) -> list[str]:
+        # A dangling link is kept, so that it is reported as missing instead of skipped; so is a
+        # part that is no file.
+        return sorted(
+            path
+            for path in self.shards_in(folders)
+            if os.path.isfile(path)  # noqa: PTH113 - as above
+            or not os.path.exists(path)  # noqa: PTH110 - as above
+            or os.path.normpath(path) in self.parts
+        )
 
     def _note_unnamed(self, corpus: str, paths: list[str]) -> None:
         """Tell the user that some files of a corpus are not read."""
@@ -308,33 +337,6 @@ def shards_below(
     objects = _store().find(directory)
     shards = _shards([found for found in objects if is_shard(base_name(found.path))])
     return [found.path for found in objects], {shard.path: shard for shard in shards}
-
-
-def _objects_of(name: str, search: _Search) -> list[FoundObject]:
-    objects: dict[str, FoundObject] = {}  # by path: `**` matches a file and also its directory
-    problem = "no such object, and no object matches it as a glob"
-    for path, match in _objects_at(name):
-        if path == name and match is None:
-            problem = "the directory has no *.jsonl* files"
-        for found in [match] if match else _shard_objects_in(path, search):
-            objects[found.path] = found
-    if not objects:
-        search.problems.append(f"{shown(name)}: {problem}")
-    return list(objects.values())
-
-
-def _shard_objects_in(directory: str, search: _Search) -> Iterator[FoundObject]:
-    objects = {found.path: found for found in _store().find(directory)}
-    by_parent: defaultdict[str, list[str]] = defaultdict(list)
-    for path in objects:
-        parent, file = parent_and_name(path)
-        if "/." not in parent.removeprefix(directory.rstrip("/")):
-            by_parent[parent].append(file)
-    for path in search.shards_in(sorted(by_parent.items())):
-        if path in objects:
-            yield objects[path]
-        else:
-            search.complain(path, f"is missing, but listed in {_MANIFEST}")
 
 
 def _shards(objects: Sequence[FoundObject]) -> list[Shard]:
@@ -390,16 +392,24 @@ def find_shards(
 
 def _shards_of(name: str, search: _Search) -> Iterator[tuple[Shard, object]]:
     """Yield the shards of one name, and a value that is equal for all names of one file."""
-    if is_url(name):
-        try:
-            shards = _shards(_objects_of(name, search))
-        except OSError as exc:
-            search.problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
-            return
-        for shard in shards:
-            yield search.as_listed(shard), storage_of(name).canonical(shard.path)
+    problems = search.problems
+    files_in = search.shards_in if is_url(name) else search.local_shards_in
+    try:
+        found = {name: None} if name == STDIN else dict(_expand(name, files_in, problems))
+        if not found:
+            problems.append(_nothing_at(name, "*.jsonl* files"))
+        shards = _shards(list(filter(None, found.values())))
+    except OSError as exc:
+        if not is_url(name):
+            raise
+        problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
         return
-    for path in _shard_paths(name, search):
+    for shard in shards:
+        yield search.as_listed(shard), storage_of(name).canonical(shard.path)
+    for path in [path for path, match in found.items() if match is None]:
+        if is_url(path):
+            search.complain(path, f"is missing, but listed in {_MANIFEST}")
+            continue
         is_part = os.path.normpath(path) in search.parts
         try:
             shard = search.as_listed(shard_at(path, may_be_stream=not is_part))
@@ -430,36 +440,6 @@ def _listed(files_from: str, shards: Collection[str]) -> Iterator[str]:
     except OSError as exc:
         raise UsageError(f"the list {shown(files_from)} cannot be read: {exc.strerror}") from exc
     return (os.fsdecode(line) for line in data.split(b"\n") if line.strip())
-
-
-def _shard_paths(name: str, search: _Search) -> list[str]:
-    if name == STDIN:
-        return [name]
-    paths, is_pattern = _local_paths(name)
-    found: list[str] = []
-    for path in paths:
-        found += _shard_paths_in(path, search) if os.path.isdir(path) else [path]  # noqa: PTH112 - as above
-    if not found:
-        problem = (
-            "no such file, and no file matches it as a glob"
-            if is_pattern
-            else "the directory has no *.jsonl* files"
-        )
-        search.problems.append(f"{shown(name)}: {problem}")
-    # `**` matches a file and also its directory.
-    return list(dict.fromkeys(map(os.path.normpath, found))) if is_pattern else found
-
-
-def _shard_paths_in(directory: str, search: _Search) -> list[str]:
-    # A dangling link is kept, so that it is reported as missing instead of skipped; so is a part
-    # that is no file.
-    return sorted(
-        path
-        for path in search.shards_in(walk(directory, search.problems))
-        if os.path.isfile(path)  # noqa: PTH113
-        or not os.path.exists(path)  # noqa: PTH110
-        or os.path.normpath(path) in search.parts
-    )
 
 
 def _name_notices(shard: Shard) -> Iterator[str]:

@@ -3,13 +3,12 @@ r"""Cut blocks of text into chunks of whole lines, without parsing: a line ends 
     blocks      ...}\n{"a": 1}\n{"a" | : 2}\n{"a": 3}\n{ | "a": 4}\n
     chunks      ...}\n{"a": 1}\n       {"a": 2}\n{"a": 3}\n  {"a": 4}\n
 
-1. Small blocks are joined.
+1. Blocks of less than half a chunk are joined.
 2. A UTF-8 byte order mark at byte 0 of the text is dropped; its three bytes still count in offsets.
-3. Each step searches for the last newline backwards. The bytes up to it are added to `whole`, the
-   rest to `tail`.
-4. When they fill a chunk, `whole` is joined. This is the only copy of the text here. A block of
-   whole lines that is about as large as a chunk becomes one as it is: the reader of zstd makes such
-   blocks.
+3. Each step goes through a piece of a block that is not larger than a chunk. It searches for the
+   last newline backwards. The bytes up to it, after `tail`, are a chunk, and the rest is the next
+   `tail`. This is the only copy of the text here. A block of whole lines becomes a chunk as it is:
+   the reader of zstd makes such blocks.
 
 A line longer than `max_line_bytes` is yielded as a `LongLine`: it is measured to its end, but never
 held.
@@ -30,7 +29,6 @@ from fastrec.limits import LIMITS
 MAX_LINE_BYTES = 1 << 30
 _HEAD_BYTES = 1 << 10
 _BOM = b"\xef\xbb\xbf"
-_SMALL_BLOCK = 64 << 10
 _SCAN_BYTES = 64 << 10
 _IS_NEWLINE = bytes(byte == ord("\n") for byte in range(256))
 
@@ -75,12 +73,11 @@ def chunks(
     max_line_bytes: int = MAX_LINE_BYTES,
     offset: int = 0,
     stats: ReadStats | None = None,
-    small_block: int = _SMALL_BLOCK,
 ) -> Iterator[ChunkOrLine]:
     """Cut text that starts at `offset` into chunks of about `chunk_bytes`, of whole lines."""
     stats = ReadStats() if stats is None else stats
     cutter = _Cutter(chunk_bytes, max_line_bytes, offset, stats)
-    for number, block in enumerate(_gathered(blocks, small_block)):
+    for number, block in enumerate(_gathered(blocks, max(chunk_bytes // 2, len(_BOM)))):
         stats.text_bytes += len(block)
         start = 0
         if number == offset == 0 and block.startswith(_BOM):
@@ -136,32 +133,22 @@ def _gathered(blocks: Iterable[bytes], small_block: int) -> Iterator[bytes]:
 
 
 class _Cutter(msgspec.Struct):
-    """The state between two blocks.
+    """The state between two blocks: `tail` is a line without an end so far.
 
-    `whole` has lines for the next chunk, and `tail` a line without an end so far.
-
-    They hold views into the blocks instead of slices, so that text is copied only once, when a
-    chunk is joined.
+    It holds views into the blocks instead of slices, so that text is copied only once, when a chunk
+    is joined.
     """
 
     chunk_bytes: int
     max_line_bytes: int
-    offset: int  # of the first byte of `whole`
+    offset: int  # of the first byte of the tail
     stats: ReadStats
     line: int = 1
-    whole: list[memoryview] = []
-    whole_bytes: int = 0
     tail: list[memoryview] = []
     tail_bytes: int = 0  # more than `tail` holds if the line is too long
 
     def feed(self, block: bytes, start: int) -> Iterator[ChunkOrLine]:
         """Process the next block from `start` on, and yield the chunks that it completes."""
-        if start == 0 and not self.tail_bytes and self._is_chunk(block):
-            if self.whole:
-                yield self._chunk()
-            self.whole_bytes = len(block)
-            yield self._chunk(block)
-            return
         view = memoryview(block)
         # A step is never longer than the limit, so only a line that began in an earlier step can be
         # too long.
@@ -172,31 +159,20 @@ class _Cutter(msgspec.Struct):
                 begin = yield from self._pass_long_line(block, view, begin, end)
             cut = block.rfind(b"\n", begin, end) + 1
             if cut:
-                self._end_tail()
-                self.whole.append(view[begin:cut])
-                self.whole_bytes += cut - begin
+                is_whole = cut - begin == len(block) and not self.tail
+                yield self._chunk(block if is_whole else b"".join([*self.tail, view[begin:cut]]))
                 begin = cut
             if begin < end:
                 self.tail.append(view[begin:end])
                 self.tail_bytes += end - begin
-            if self.whole and self.whole_bytes + self.tail_bytes >= self.chunk_bytes:
-                yield self._chunk()
-
-    def _is_chunk(self, block: bytes) -> bool:
-        """Whether a block consists of whole lines and is about as large as a chunk."""
-        least = self.chunk_bytes // 2
-        most = min(self.chunk_bytes, self.max_line_bytes)
-        return least <= len(block) <= most and block.endswith(b"\n")
 
     def finish(self) -> Iterator[ChunkOrLine]:
-        """Yield the rest: the last line may lack its newline."""
+        """Yield the rest, a line without a newline."""
         if self.tail_bytes > self.max_line_bytes:
-            yield from self._long_line()
-            return
-        self.stats.lines += bool(self.tail)
-        self._end_tail()
-        if self.whole:
-            yield self._chunk()
+            yield self._long_line()
+        elif self.tail:
+            self.stats.lines += 1
+            yield self._chunk(b"".join(self.tail))
 
     def _pass_long_line(
         self, block: bytes, view: memoryview, begin: int, end: int
@@ -214,37 +190,27 @@ class _Cutter(msgspec.Struct):
         self.tail = [memoryview(self._head())]
         if newline < 0:
             return end
-        yield from self._long_line()
+        yield self._long_line()
         return newline + 1
 
     def _head(self) -> bytes:
         return b"".join(part[:_HEAD_BYTES] for part in self.tail[:_HEAD_BYTES])[:_HEAD_BYTES]
 
-    def _long_line(self) -> Iterator[ChunkOrLine]:
-        """Yield the tail, a line that is too long, after the whole lines before it."""
-        if self.whole:
-            yield self._chunk()
-        yield LongLine(self.offset, self.line, self.tail_bytes, self._head())
-        self.offset += self.tail_bytes + 1  # with its newline
-        self.line += 1
-        self.stats.lines += 1
-        self.tail = []
-        self.tail_bytes = 0
+    def _long_line(self) -> LongLine:
+        """The tail, a line that is too long."""
+        line = LongLine(self.offset, self.line, self.tail_bytes, self._head())
+        self._pass(self.tail_bytes + 1, 1)  # with its newline
+        return line
 
-    def _end_tail(self) -> None:
-        self.whole += self.tail
-        self.whole_bytes += self.tail_bytes
-        self.tail = []
-        self.tail_bytes = 0
-
-    def _chunk(self, data: bytes = b"") -> Chunk:
-        """Make a chunk of the whole lines, which may have been joined already."""
-        data = data or b"".join(self.whole)
+    def _chunk(self, data: bytes) -> Chunk:
+        """Make a chunk of the tail and what completes it."""
         chunk = Chunk(data, self.offset, self.line)
-        lines = count_newlines(data)
+        self._pass(len(data), count_newlines(data))
+        return chunk
+
+    def _pass(self, size: int, lines: int) -> None:
+        self.offset += size
         self.line += lines
         self.stats.lines += lines
-        self.offset += self.whole_bytes
-        self.whole = []
-        self.whole_bytes = 0
-        return chunk
+        self.tail = []
+        self.tail_bytes = 0

@@ -15,13 +15,11 @@ errors know their offset in the file.
 
 gzip uses ISA-L, which is more than twice as fast as zlib. But ISA-L (isal 1.8.0) refuses valid
 members if their header is spread over several calls and has a checksum or more than one optional
-field. So this module reads the header (RFC 1952), and ISA-L the rest: deflated text, CRC-32 and
-length, which it verifies.
+field. So the first slice of a member is a full one, however small the blocks are that come.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -48,7 +46,6 @@ class RawBytes(msgspec.Struct):
     _buffer: bytes = b""
     _position: int = 0
     _start: int = 0  # the offset of the buffer's first byte
-    largest_window: int = 0  # of the zstd frames so far
 
     @property
     def offset(self) -> int:
@@ -125,15 +122,6 @@ class RawBytes(msgspec.Struct):
 
 SLICE_BYTES = 64 << 10
 _TEXT_BYTES = 256 << 10
-# a gzip header has a name and a comment of any length, but never a megabyte
-_HEADER_LIMIT = 1 << 20
-
-_DEFLATE = 8
-_FHCRC = 2
-_FEXTRA = 4
-_FNAME = 8
-_FCOMMENT = 16
-_RESERVED = 0xE0
 _XZ_OVERHEAD = 1 << 20  # memory of the decoder besides its dictionary
 # lzma has one error class: only the message distinguishes this case
 _XZ_LIMIT_MESSAGE = "Memory usage limit exceeded"
@@ -176,43 +164,10 @@ def gzip_text(raw: RawBytes) -> Iterator[bytes]:
     error: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub declares an instance
     while raw.need(1):
         name = _new_member(raw, b"\x1f\x8b", "gzip member")
-        _skip_gzip_header(raw, name)
-        member = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP_NO_HDR_VER)
+        raw.need(SLICE_BYTES)  # so that the first slice has the whole header
+        member = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
         yield from _member_text(raw, member, name, error)
         raw.skip_zeros()
-
-
-def _skip_gzip_header(raw: RawBytes, name: str) -> None:
-    """Check and skip the header of a member (RFC 1952, 2.3)."""
-    length = 10
-    raw.require(length, name)
-    kind, flags = raw.peek(2, 2)
-    if kind != _DEFLATE or flags & _RESERVED:
-        raise raw.corrupt("has a gzip member of an unknown kind")
-    if flags & _FEXTRA:
-        length += 2 + int.from_bytes(raw.peek(2, length), "little")
-    for flag in (_FNAME, _FCOMMENT):
-        if flags & flag:
-            length = _end_of_string(raw, length, name)
-    if flags & _FHCRC:
-        length += 2
-    raw.require(length, name)
-    if flags & _FHCRC:
-        header = raw.peek(length)
-        if zlib.crc32(header[:-2]) & 0xFFFF != int.from_bytes(header[-2:], "little"):
-            raise raw.corrupt("has a gzip header that does not match its checksum")
-    raw.skip(length)
-
-
-def _end_of_string(raw: RawBytes, begin: int, name: str) -> int:
-    """Where the NUL-terminated string that begins `begin` bytes ahead ends, including the NUL."""
-    size = 256
-    while (end := raw.peek(size, begin).find(b"\0")) < 0:
-        raw.require(begin + size, name)
-        if size > _HEADER_LIMIT:
-            raise raw.corrupt("has a gzip header without an end")
-        size *= 2
-    return begin + end + 1
 
 
 def bz2_text(raw: RawBytes) -> Iterator[bytes]:

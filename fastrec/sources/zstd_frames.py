@@ -38,19 +38,14 @@ _HEADER_LIMIT = 18  # magic 4, descriptor 1, window 1, dictionary 4, content siz
 _FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE_TAIL = b"\x2a\x4d\x18"  # after a first byte of 0x50 to 0x5F
 _LIBRARY_WINDOWS = (1 << 10, 1 << 31)  # the smallest and the largest limit that the library accepts
-_DICTIONARY_BYTES = (0, 1, 2, 4)
-_CONTENT_SIZE_BYTES = (0, 2, 4, 8)
 _RLE = 1
 _RESERVED = 3
 _NOTHING = memoryview(b"")
 
-# A buffer that no reader uses, and a decompressor for each limit of the window. They are reused
-# because new memory has to be touched page by page. Text that was allocated 4 MiB at a time instead
-# of copied from here made reading parts 16 % slower, and `normalize` 3 %; a new window for each
-# shard made it 1 % slower.
+# A buffer that no reader uses. It is reused because new memory has to be touched page by page. Text
+# that was allocated 4 MiB at a time instead of copied from here made reading parts 16 % slower, and
+# `normalize` 3 %.
 _idle: list[bytearray] = []
-_idle_decompressors: dict[int, zstandard.ZstdDecompressor] = {}
-_LARGEST_KEPT = 8 << 20  # window of a decompressor that is kept
 
 
 def zstd_text(raw: RawBytes, max_window: int, text_bytes: int = TEXT_BYTES) -> Iterator[bytes]:
@@ -59,10 +54,7 @@ def zstd_text(raw: RawBytes, max_window: int, text_bytes: int = TEXT_BYTES) -> I
     Skippable frames have none.
     """
     low, high = _LIBRARY_WINDOWS
-    limit = min(max(max_window, low), high)
-    decompressor = _idle_decompressors.pop(limit, None) or zstandard.ZstdDecompressor(
-        max_window_size=limit
-    )
+    decompressor = zstandard.ZstdDecompressor(max_window_size=min(max(max_window, low), high))
     pieces = _Pieces(raw, min(max_window, high))
     readinto = decompressor.stream_reader(
         cast("IO[bytes]", pieces), read_across_frames=True
@@ -84,8 +76,6 @@ def zstd_text(raw: RawBytes, max_window: int, text_bytes: int = TEXT_BYTES) -> I
             raise out_of_memory(raw.path, "decompressing it") from exc
         raise raw.corrupt(f"zstd frame is corrupt: {exc}", pieces.offset) from exc
     finally:
-        if raw.largest_window <= _LARGEST_KEPT:
-            _idle_decompressors[limit] = decompressor
         if is_usual:
             _idle[:] = [buffer]
 
@@ -127,8 +117,7 @@ def _pieces_of_frame(raw: RawBytes, max_window: int) -> Iterator[memoryview]:
     """Yield the pieces of one frame, as the module docstring describes."""
     name = f"the zstd frame that starts at byte {raw.offset:,}"
     # `ahead` is the length of whole blocks
-    ahead, checksum_bytes, window = _frame_header(raw, name, max_window)
-    raw.largest_window = max(raw.largest_window, window)
+    ahead, checksum_bytes = _frame_header(raw, name, max_window)
     blocks = 0
     last = 0
     while not last:
@@ -147,38 +136,30 @@ def _pieces_of_frame(raw: RawBytes, max_window: int) -> Iterator[memoryview]:
             ahead = blocks = 0
 
 
-def _frame_header(raw: RawBytes, name: str, max_window: int) -> tuple[int, int, int]:
+def _frame_header(raw: RawBytes, name: str, max_window: int) -> tuple[int, int]:
     """Check the header of a frame (RFC 8878, 3.1.1.1).
 
-    Return its length, that of the checksum, and the window.
+    Return its length, and that of the checksum.
     """
-    raw.require(6, name)
+    raw.require(5, name)
     head = raw.peek(_HEADER_LIMIT)
-    descriptor = head[4]
-    single_segment = descriptor >> 5 & 1
-    dictionary_at = 6 - single_segment
-    content_size_at = dictionary_at + _DICTIONARY_BYTES[descriptor & 3]
-    # A single segment always has a content size, in one byte if the flag is 0, which is also the
-    # window.
-    length = content_size_at + (_CONTENT_SIZE_BYTES[descriptor >> 6] or single_segment)
+    length = zstandard.frame_header_size(head)
     raw.require(length, name)
-    if single_segment:
-        window = int.from_bytes(head[content_size_at:length], "little") + (
-            256 if descriptor >> 6 == 1 else 0
-        )
-    else:
-        window = 8 + (head[5] & 7) << 7 + (head[5] >> 3)
-    if window > max_window:
-        reason = f"needs a zstd window of {window:,} bytes"
-        if window > _LIBRARY_WINDOWS[1]:
-            raise ShardLimitError(
-                raw.path, f"{reason}, which --max-window cannot allow", raw.offset
-            )
-        reason += f" and the limit is {max_window:,}: raise it with --max-window"
-        raise ShardLimitError(raw.path, reason, raw.offset)
-    if dictionary := int.from_bytes(head[dictionary_at:content_size_at], "little"):
+    try:
+        frame = zstandard.get_frame_parameters(head)
+    except zstandard.ZstdError as exc:  # a window that no limit allows, or a reserved bit
+        reason = f"has a zstd frame that --max-window cannot allow: {exc}"
+        raise ShardLimitError(raw.path, reason, raw.offset) from exc
+    if frame.window_size > max_window:
         reason = (
-            f"was compressed with a zstd dictionary ({dictionary}): compress it again without one"
+            f"needs a zstd window of {frame.window_size:,} bytes and the limit is "
+            f"{max_window:,}: raise it with --max-window, to at most {_LIBRARY_WINDOWS[1]:,}"
+        )
+        raise ShardLimitError(raw.path, reason, raw.offset)
+    if frame.dict_id:
+        reason = (
+            f"was compressed with a zstd dictionary ({frame.dict_id}): compress it again "
+            "without one"
         )
         raise ShardError(raw.path, reason, raw.offset)
-    return length, 4 if descriptor & 4 else 0, window
+    return length, 4 if frame.has_checksum else 0

@@ -90,9 +90,6 @@ class NewFile(Protocol):
     def write(self, data: Any, /) -> int:
         """Append all bytes of `data`; return their number."""
 
-    def writev(self, views: list[memoryview], /) -> None:
-        """Append all bytes of several buffers."""
-
     def finish(self) -> None:
         """Make the file visible under its name."""
 

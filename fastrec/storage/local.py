@@ -7,12 +7,11 @@ import secrets
 import stat
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from fastrec.errors import UsageError, naming, shown
 from fastrec.storage.base import NewFile, Reader, check_size, read_at
 
-_PRIVATE = 0o600
 _READ_ONLY = os.O_RDONLY | os.O_CLOEXEC
 _COPY_BYTES = 1 << 20
 # Another file system, one without hard links, too many of them, or a rule of the system; a copy
@@ -28,6 +27,10 @@ _CANNOT_LINK = {
 }
 
 
+# An opener of files that only this user may read.
+open_private = partial(os.open, mode=0o600)
+
+
 class _NewLocalFile(NewFile):
     """A new file under a temporary name.
 
@@ -41,19 +44,12 @@ class _NewLocalFile(NewFile):
         # Cut, because a file name has at most 255 bytes: 60 characters have at most 240.
         self._temporary = os.path.join(directory, f"{name[:60]}.{secrets.token_hex(4)}")  # noqa: PTH118
         self._file = open(  # noqa: SIM115
-            self._temporary, "wb", opener=partial(os.open, mode=_PRIVATE) if for_work else None
+            self._temporary, "wb", opener=open_private if for_work else None
         )
 
     def write(self, data: Any, /) -> int:
         with naming(self._temporary):
             return self._file.write(data)
-
-    def writev(self, views: list[memoryview], /) -> None:
-        with naming(self._temporary):
-            self._file.flush()
-            missing = sum(map(len, views)) - os.writev(self._file.fileno(), views)
-        if missing:
-            self.write(memoryview(b"".join(views))[-missing:])
 
     def finish(self) -> None:
         with naming(self._temporary):
@@ -92,12 +88,7 @@ def _open_regular(path: str) -> int:
 
     Anything else is refused at once: a FIFO would wait for a writer, a device may never end.
     """
-    try:
-        descriptor = os.open(path, _READ_ONLY | os.O_NONBLOCK)
-    except OSError as exc:
-        if exc.errno != errno.ENXIO:  # a socket, or a device that is not there
-            raise
-        raise OSError(errno.EINVAL, why_irregular(os.stat(path)) or exc.strerror, path) from exc  # noqa: PTH116
+    descriptor = os.open(path, _READ_ONLY | os.O_NONBLOCK)
     status = os.fstat(descriptor)
     if reason := why_irregular(status):
         os.close(descriptor)
@@ -125,43 +116,12 @@ class _LocalReader(Reader):
     def seek(self, offset: int, _size: int | None = None, /) -> None:
         os.lseek(self._descriptor, offset, os.SEEK_SET)
 
-    def advise(self, size: int, offset: int, *, needed: bool) -> None:
-        advice = os.POSIX_FADV_WILLNEED if needed else os.POSIX_FADV_DONTNEED
-        os.posix_fadvise(self._descriptor, offset, size, advice)
-
     def has_changed(self) -> bool:
         status = os.fstat(self._descriptor)
         return (status.st_size, status.st_mtime_ns) != (self.size, self.version)
 
     def __exit__(self, *_: object) -> None:
         os.close(self._descriptor)
-
-
-class LocalLog:
-    """Bytes that a process appends, and that the next one reads back."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
-
-    def reader(self) -> BinaryIO:
-        return open(self._descriptor, "rb", closefd=False)
-
-    def cut(self, size: int) -> None:
-        with naming(self._path):
-            os.ftruncate(self._descriptor, size)
-            os.lseek(self._descriptor, size, os.SEEK_SET)
-
-    def append(self, data: bytes) -> None:
-        rest = memoryview(data)
-        with naming(self._path):
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
-
-    def close(self) -> None:
-        # the log only holds hints, and the corpus may be published by now
-        with contextlib.suppress(OSError):
-            os.close(self._descriptor)
 
 
 class LocalStorage:
@@ -175,7 +135,6 @@ class LocalStorage:
     is_directory = staticmethod(os.path.isdir)
     open_reader = _LocalReader
     create = _NewLocalFile
-    open_log = LocalLog
 
     def canonical(self, path: str) -> str:
         """Find the one name that all spellings of a path have in common."""
@@ -229,8 +188,9 @@ class LocalStorage:
     def advise(self, path: str, size: int, offset: int, *, needed: bool) -> None:
         """Have a range of a file read into the page cache, or drop it from there."""
         if hasattr(os, "posix_fadvise"):  # macOS has none
-            with contextlib.suppress(OSError), self.open_reader(path) as file:
-                file.advise(size, offset, needed=needed)
+            advice = os.POSIX_FADV_WILLNEED if needed else os.POSIX_FADV_DONTNEED
+            with contextlib.suppress(OSError), open(path, "rb") as file:  # noqa: PTH123
+                os.posix_fadvise(file.fileno(), offset, size, advice)
 
     def write_all(self, path: str, data: bytes) -> None:
         """Write a small file and sync it."""

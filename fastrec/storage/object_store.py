@@ -85,26 +85,34 @@ class _ObjectReader(Reader):
         _, self.size, self.version = client.look_at(path)
         self._client = client
         self._path = path
-        self._next = 0  # what is not requested yet begins here
-        self._end = self.size
         self._peeked = 0, b""  # offset and bytes of the last `pread`
-        self._requested: deque[Future[bytes]] = deque()
         self._left = memoryview(b"")
         # starts a thread when the first block is requested
         self._executor = ThreadPoolExecutor(_AHEAD)
+        self.seek(0)
 
     def read(self, size: int) -> bytes:
-        if not self._left:
-            while len(self._requested) < _AHEAD and self._next < self._end:
-                count = min(current_limits().store_block_bytes, self._end - self._next)
-                self._requested.append(self._executor.submit(self._block, count, self._next))
-                self._next += count
-            if not self._requested:
-                return b""
-            self._left = memoryview(self._requested.popleft().result())
-        data = bytes(self._left[:size])
-        self._left = self._left[size:]
-        return data
+        left = self._left
+        if not left:
+            left = memoryview(next(self._blocks, b""))
+        self._left = left[size:]
+        return bytes(left[:size])
+
+    def seek(self, offset: int, size: int | None = None, /) -> None:
+        end = self.size if size is None else min(offset + size, self.size)
+        self._blocks = self._read_ahead(offset, end)
+        self._left = memoryview(b"")
+
+    def _read_ahead(self, start: int, end: int) -> Iterator[bytes]:
+        block_bytes = current_limits().store_block_bytes
+        requested: deque[Future[bytes]] = deque()
+        for offset in range(start, end, block_bytes):
+            size = min(block_bytes, end - offset)
+            requested.append(self._executor.submit(self._block, size, offset))
+            if len(requested) == _AHEAD:
+                yield requested.popleft().result()
+        for future in requested:
+            yield future.result()
 
     def _block(self, size: int, offset: int) -> bytes:
         data = self._client.read_some(self._path, size, offset)
@@ -127,24 +135,12 @@ class _ObjectReader(Reader):
             self._peeked = begin, block
         return block[offset - begin : offset - begin + size]
 
-    def seek(self, offset: int, size: int | None = None, /) -> None:
-        self._cancel_requests()
-        self._next = offset
-        self._end = self.size if size is None else min(offset + size, self.size)
-        self._left = memoryview(b"")
-
     def has_changed(self) -> bool:
         _, size, version = self._client.look_at(self._path)
         return (size, version) != (self.size, self.version)
 
     def __exit__(self, *_: object) -> None:
-        self._cancel_requests()
-        self._executor.shutdown()
-
-    def _cancel_requests(self) -> None:
-        for future in self._requested:
-            future.cancel()
-        self._requested.clear()
+        self._executor.shutdown(cancel_futures=True)
 
 
 class _NewObject(NewFile):
@@ -162,9 +158,6 @@ class _NewObject(NewFile):
         with self._client.translated(self._path):
             self._file.write(data)
         return len(data)
-
-    def writev(self, views: list[memoryview], /) -> None:
-        self.write(b"".join(views))
 
     def finish(self) -> None:
         with self._client.translated(self._path):

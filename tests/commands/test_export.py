@@ -354,7 +354,7 @@ def test_the_same_corpus_gives_the_same_bytes(
     if (
         format_ != "parquet" and sys.platform == "linux"
     ):  # pyarrow has threads, which a forked worker has not
-        monkeypatch.setattr("fastrec.engine.pool._is_alone", lambda: True)
+        monkeypatch.setattr("fastrec.engine.pool._has_one_thread", lambda: True)
     corpus = Corpus(fresh)
     limits = Limits(small_input=0)
     outputs = [
@@ -814,7 +814,7 @@ def test_an_error_in_a_worker_publishes_nothing(
     """No temporary file stays either."""
     if sys.platform == "linux":
         monkeypatch.setattr(
-            "fastrec.engine.pool._is_alone", lambda: True
+            "fastrec.engine.pool._has_one_thread", lambda: True
         )  # workers that start fast
     part = max(corpus.glob("part-*.jsonl*"))
     part.write_bytes(part.read_bytes()[:-6])

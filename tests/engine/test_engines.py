@@ -61,7 +61,7 @@ def kind(request: pytest.FixtureRequest) -> Iterator[dict[str, object]]:
         there = request.getfixturevalue("cluster").address if "existing" in name else None
         options |= {"engine": "dask", "scheduler": there}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pools, "_is_alone", lambda: name == "forked")
+        patch.setattr(pools, "_has_one_thread", lambda: name == "forked")
         yield options
 
 

@@ -44,7 +44,7 @@ def _kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         pytest.skip("workers are forked on Linux only")
     if request.param == "forked" and sys.version_info >= (3, 12) and threading.active_count() > 1:
         pytest.skip("forking beside the threads of the test runner is deprecated")
-    monkeypatch.setattr(module, "_is_alone", lambda: request.param == "forked")
+    monkeypatch.setattr(module, "_has_one_thread", lambda: request.param == "forked")
 
 
 def double(number: int) -> int:

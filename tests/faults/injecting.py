@@ -28,7 +28,6 @@ OPERATIONS = {
     "read": errno.EIO,
     "pread": errno.EIO,
     "write": errno.ENOSPC,
-    "writev": errno.ENOSPC,
     "pwrite": errno.ENOSPC,
     "ftruncate": errno.EIO,
     "lseek": errno.EIO,
@@ -47,7 +46,7 @@ OPERATIONS = {
 
 REASONS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EROFS, errno.EDQUOT)
 
-_OF_DESCRIPTORS = ("read", "pread", "write", "writev", "pwrite", "ftruncate", "lseek", "fsync")
+_OF_DESCRIPTORS = ("read", "pread", "write", "pwrite", "ftruncate", "lseek", "fsync")
 _OF_PATHS = ("mkdir", "chmod", "rename", "unlink", "rmdir", "scandir", "listdir", "stat")
 
 

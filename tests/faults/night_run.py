@@ -25,7 +25,6 @@ from tests.faults.injecting import Faults
 CHANGES = frozenset(
     {
         "write",
-        "writev",
         "pwrite",
         "ftruncate",
         "close",

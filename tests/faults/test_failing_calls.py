@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.faults.failing import LASTING, Scene, contents, make_scene, no_exchange, try_fault
+from tests.faults.failing import LASTING, Scene, make_scene, no_exchange, try_fault
 from tests.faults.injecting import OPERATIONS, REASONS, Faults
 from tests.normalize.test_merge_rounds import MERGE_EARLY
 from tests.sizes import LONG
@@ -35,7 +35,7 @@ SCENES: dict[str, dict[str, Any]] = {
 ONLY = {
     "two renames": ("rename", "fsync", "stat", "unlink", "rmdir"),
     "sources": ("open", "write", "rename", "fsync", "unlink"),
-    "rounds": ("open", "close", "pread", "write", "writev", "rename", "unlink"),
+    "rounds": ("open", "close", "pread", "write", "rename", "unlink"),
 }
 LIKE = {"replaced": "new", "sources": "replaced", "rounds": "new"}
 Calls = dict[str, list[str]]
@@ -123,19 +123,3 @@ def calls_that_fail(files: list[str], operation: str, others: set[str]) -> list[
     known = sorted(kinds.keys() & others)
     chosen = kinds.keys() - others or set(dice.sample(known, min(len(known), 1)))
     return sorted(dice.choice(kinds[kind]) for kind in sorted(chosen))
-
-
-@pytest.mark.parametrize("scene", ["new", "replaced"], indirect=True)
-def test_a_write_may_take_less_than_it_was_given(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If every write is short, the corpus is the same to the last byte."""
-    write = os.write
-    writev = os.writev
-    monkeypatch.setattr(
-        os, "write", lambda descriptor, data: write(descriptor, memoryview(data)[:100])
-    )
-    monkeypatch.setattr(os, "writev", lambda descriptor, views: writev(descriptor, views[:1]))
-    scene.begin()
-    scene.run()
-    assert contents(scene.out) == scene.new

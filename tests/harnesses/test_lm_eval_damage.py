@@ -111,7 +111,9 @@ def test_every_cut_is_named_or_harmless(tmp_path: Path) -> None:
             continue
         with pytest.raises(LogError) as caught:
             records_of(log, plan)
-        assert caught.value.reason.startswith(f"ends in the middle of line {number}: it is cut off")
+        assert caught.value.reason.startswith(
+            f"line {number} is not a sample of lm-eval, or cut off"
+        )
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str, reason: str) -> None
     Path(log.path).write_text(f"{good}\n\n{good}\n{line}\n{good}\n")
     with pytest.raises(LogError, match=reason) as caught:
         records_of(log)
-    assert caught.value.reason.startswith("line 4 is not a sample of lm-eval: ")
+    assert caught.value.reason.startswith("line 4 is not a sample of lm-eval, or cut off: ")
     assert caught.value.path == log.path
 
 
@@ -149,7 +151,7 @@ def test_a_damaged_item_of_an_array_is_named(tmp_path: Path) -> None:
     Path(log.path).write_text(json.dumps([old(generation(0)), {"doc_id": 7}], indent=2))
     with pytest.raises(
         LogError,
-        match="item 2 is not a sample of lm-eval: Object missing required field `arguments`",
+        match="item 2 is not a sample of lm-eval, or cut off: Object missing required field `arguments`",
     ):
         records_of(log)
 

@@ -383,9 +383,9 @@ def test_logs_in_a_store(logs: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nowhere"], b"nowhere: no such file or directory\n"),
-        (["nowhere/*.json"], b"nowhere/*.json: no file matches this pattern\n"),
-        (["folder"], b"folder: the directory is empty\n"),
+        (["nowhere"], b"nowhere: no such file, and no file matches it as a glob\n"),
+        (["nowhere/*.json"], b"nowhere/*.json: no such file, and no file matches it as a glob\n"),
+        (["folder"], b"folder: the directory has no files but hidden ones\n"),
         (["hidden"], b"hidden: the directory has no files but hidden ones\n"),
         (["text"], b"no log of"),
         (["empty"], b"empty: it is empty\n"),

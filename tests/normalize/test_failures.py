@@ -37,6 +37,7 @@ from fastrec.normalize import run as module
 from fastrec.normalize.run import normalize
 from fastrec.progress import Progress
 from fastrec.sources.formats import Format
+from tests.faults.injecting import Faults
 from tests.normalize.normalizing import Corpus, normalized, run_limited, write
 from tests.samples import question, sample
 from tests.sources.compressing import compressed
@@ -443,19 +444,12 @@ def test_a_published_corpus_has_the_usual_permissions(shard: Path, tmp_path: Pat
     assert {path.stat().st_mode & 0o777 for path in corpus.path.iterdir()} == {0o640}
 
 
-@pytest.mark.parametrize("name", ["writev", "fsync"])
-def test_a_full_disk_publishes_nothing(
-    name: str, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("name", ["write", "fsync"])
+def test_a_full_disk_publishes_nothing(name: str, shard: Path, tmp_path: Path) -> None:
     """If a run or a part cannot be written, the error names the file, and nothing is published."""
-
-    def full(*_: Any) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, name, full)
-    with pytest.raises(OSError, match="No space left") as caught:
+    full = Faults(tmp_path, name, 1, errno.ENOSPC, lasting=True)
+    with full, pytest.raises(OSError, match="No space left") as caught:
         normalize(shard, tmp_path / "out")
-    monkeypatch.undo()
     assert ".fastrec-" in caught.value.filename
     assert not (tmp_path / "out").exists()
     assert sources(normalized(shard, tmp_path / "out")) == {"a": 5}

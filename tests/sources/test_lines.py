@@ -9,11 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrec.sources import lines as module
-from fastrec.sources.lines import Chunk, LongLine, ReadStats, line_start
-
-# Small blocks are not joined, so that a boundary can fall on every byte.
-chunks = partial(module.chunks, small_block=3)
+from fastrec.sources.lines import Chunk, LongLine, ReadStats, chunks, line_start
 
 TRICKY = b'\xef\xbb\xbf{"a": 1}\r\n\n\n\xe2\x80\xa8\xc2\x85\xc3\xa9\n\r\xef\xbb\xbf{"b"}\nend'
 BOM = b"\xef\xbb\xbf"
@@ -126,8 +122,8 @@ def test_chunks_have_about_the_wanted_size(chunk_bytes):
         (BOM + b"a", [Chunk(b"a", 3, 1)]),
         (BOM[:2], [Chunk(BOM[:2], 0, 1)]),
         (b"\n", [Chunk(b"\n", 0, 1)]),
-        (b"a\r\nb", [Chunk(b"a\r\nb", 0, 1)]),
-        (b"\n" + BOM, [Chunk(b"\n" + BOM, 0, 1)]),
+        (b"a\r\nb", [Chunk(b"a\r\n", 0, 1), Chunk(b"b", 3, 2)]),
+        (b"\n" + BOM, [Chunk(b"\n", 0, 1), Chunk(BOM, 1, 2)]),
         (BOM + BOM, [Chunk(BOM, 3, 1)]),
     ],
 )
@@ -153,7 +149,8 @@ def test_long_lines_have_position_length_and_head():
         assert list(chunks(cut(text, block_bytes), max_line_bytes=100)) == [
             Chunk(b"one\n", 0, 1),
             LongLine(4, 2, 8000, b"abcdefgh" * 128),
-            Chunk(b"x" * 100 + b"\nthree", 8005, 3),
+            Chunk(b"x" * 100 + b"\n", 8005, 3),
+            Chunk(b"three", 8106, 4),
         ]
 
 

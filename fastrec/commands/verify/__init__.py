@@ -30,6 +30,7 @@ from fastrec.commands.verify.part import (
     Problems,
     check_inputs,
     check_part,
+    differences,
 )
 from fastrec.corpus.manifest import (
     MANIFEST,
@@ -191,10 +192,9 @@ def _check_statistics(
     if options.leaves_out:  # the summary also counts the records that were left out
         computed.repeats = summary.repeats
         computed.contradictions = summary.contradictions
-    documents = _plain(summary, options), _plain(computed, options)
-    problems.compare_documents(
-        "summary.statistics", "", *documents, _SUMMARY_SAYS, "the parts give"
-    )
+    kind = "summary.statistics"
+    for path, old, new in differences(_plain(summary, options), _plain(computed, options)):
+        problems.compare(kind, path, old, new, _SUMMARY_SAYS, "the parts give")
 
 
 def _plain(summary: Summary, options: Options) -> Any:

@@ -99,26 +99,6 @@ class Problems(msgspec.Struct):
         self.compare("file.bytes", "size", listed.bytes, size)
         self.compare("file.sha256", "SHA-256", listed.sha256, digest)
 
-    def compare_documents(  # noqa: PLR0917
-        self,
-        kind: str,
-        what: str,
-        said: Any,
-        found: Any,
-        by: str,
-        other: str,
-        steps: tuple[str | int, ...] = (),
-    ) -> None:
-        """Add a problem for each difference between two documents, with its path."""
-        if isinstance(said, list) and isinstance(found, list) and len(said) == len(found):
-            said, found = dict(enumerate(said)), dict(enumerate(found))
-        if isinstance(said, dict) and isinstance(found, dict):
-            for step in said | found:
-                values = said.get(step, _ABSENT), found.get(step, _ABSENT)
-                self.compare_documents(kind, what, *values, by, other, (*steps, step))
-        else:
-            self.compare(kind, what + json_path(steps), said, found, by, other)
-
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Read the file in this block; it is a problem if it cannot be read to its end."""
@@ -135,6 +115,20 @@ class Problems(msgspec.Struct):
         yield from sorted(self.listed, key=lambda problem: problem.line or 0)
         if hidden := self.count - len(self.listed):
             yield Problem(self.file, None, "more", f"{hidden:,} more problems in this file")
+
+
+def differences(
+    said: Any, found: Any, steps: tuple[str | int, ...] = ()
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what differs between two documents: its path, and both values."""
+    if isinstance(said, list) and isinstance(found, list) and len(said) == len(found):
+        said, found = dict(enumerate(said)), dict(enumerate(found))
+    if isinstance(said, dict) and isinstance(found, dict):
+        for step in said | found:
+            values = said.get(step, _ABSENT), found.get(step, _ABSENT)
+            yield from differences(*values, (*steps, step))
+    elif said != found:
+        yield json_path(steps), said, found
 
 
 class _CheckedSources(msgspec.Struct):
@@ -265,7 +259,8 @@ def check_part(task: CheckTask) -> CheckedPart:
         for name, key in ends:
             listed = msgspec.to_builtins(getattr(entry, name))
             read = msgspec.to_builtins(key_entry(key, options.sort_fields))
-            problems.compare_documents(f"part.{name}", f"{name} key, ", listed, read, _SAYS, _HAS)
+            for path, *values in differences(listed, read):
+                problems.compare(f"part.{name}", f"{name} key, {path}", *values)
     if task.columns and checked.valid and text_hash == entry.text_xxh3_128:
         checked.columns = _check_columns(task.columns, entry, lines.columns)
     if task.sources:

@@ -26,9 +26,9 @@ from fastrec.harnesses.convert import REDUCERS, reducer_of
 from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.inspect.files import (
     ARCHIVE,
+    HEADERS,
     Archive,
     LogSlice,
-    check_item,
     logged_samples,
     opened_archive,
     role_of,
@@ -320,10 +320,7 @@ def _plan_archive(path: str) -> LogPlan:
 
 
 def _archived_header(path: str, archive: Archive) -> tuple[Header, list[str]]:
-    for name, notes in (
-        ("header.json", []),
-        ("_journal/start.json", ["the log has no header.json"]),
-    ):
+    for name, notes in HEADERS.items():
         if name in archive.members:
             return _decoded(path, f"its member {name}", archive.read(name)), notes
     raise LogError(
@@ -342,13 +339,13 @@ def _summarized_samples(archive: Archive) -> OptionalInt:
     if not names:
         return None
     with suppress(LogError, ValueError):  # the samples themselves may be whole
-        return sum(len(_decode_summaries(memoryview(archive.read(name)))) for name in names)
+        return sum(len(_decode_summaries(archive.read(name))) for name in names)
     return None
 
 
 def _plan_document(path: str) -> LogPlan:
     with open_plain(path) as reader:
-        array = JsonArray(path, reader.read, "samples", check_item)
+        array = JsonArray(path, reader.read, "samples")
         items = [(start, size) for start, size, _ in array.items()]
     header = _decoded(path, "it", array.envelope)
     return _plan(
@@ -358,9 +355,9 @@ def _plan_document(path: str) -> LogPlan:
     )
 
 
-def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
+def _decoded(path: str, what: str, text: bytearray) -> Header:
     with explaining(path, f"{what} is not the header of a log"):
-        header = _decode_header(memoryview(text))
+        header = _decode_header(text)
     if not 1 <= header.version <= _LAST_VERSION:
         raise LogError(
             path,

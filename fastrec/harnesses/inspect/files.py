@@ -32,12 +32,14 @@ from fastrec.harnesses.inspect.sample import LoggedSample, Parts, Scoring, SlowS
 from fastrec.harnesses.log import Log, RunInfo, Sample
 from fastrec.harnesses.values import (
     REFUSALS,
+    Buffer,
     JsonObject,
     Names,
     OptionalText,
     Texts,
     decoder,
     explaining,
+    finite,
 )
 from fastrec.storage.base import Reader, ReaderFile, read_at
 
@@ -49,7 +51,6 @@ _ENCRYPTED = 1
 _ZSTD = 93
 _METHODS = (ZIP_STORED, ZIP_DEFLATED, _ZSTD)
 _SIGNATURE = b"PK\x03\x04"
-_LOCAL_HEADER_BYTES = 30  # before the name of a member
 
 
 class Archive:
@@ -133,56 +134,17 @@ def opened_archive(path: str) -> Iterator[Archive]:
 
 
 ARCHIVE = "eval"
-
-_FIRST = re.compile(
-    rb"(?:_journal/(?:start\.json|summaries/.*)|(?:header|summaries|reductions)\.json|samples/.*_epoch_\d+(?:\.json|/.*))\Z",
-    re.DOTALL,
-)
-_TOKEN = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\s*:)?|[{}\[\]]', re.DOTALL)
-_OTHERS = (b"version", b"status", b"plan", b"results", b"stats")
+# Members with the header of a log, each with what its use says about the log.
+HEADERS = {"header.json": [], "_journal/start.json": ["the log has no header.json"]}
 
 
 def role_of(head: bytes, path: str) -> OptionalText:
+    """Tell an archive by its directory, if its first member is not one that only logs have."""
     if head.startswith(_SIGNATURE):
-        return ARCHIVE if _is_archive(head, path) else None
-    if head[:1] == b"{" or head.lstrip()[:1] == b"{":
-        return "json" if _has_keys(head) else None
+        with suppress(LogError), opened_archive(path) as archive:
+            if not archive.members.keys().isdisjoint(HEADERS):
+                return ARCHIVE
     return None
-
-
-def _is_archive(head: bytes, path: str) -> bool:
-    """Tell an archive by its first member, which even a cut one has, or by its directory."""
-    length = int.from_bytes(head[_LOCAL_HEADER_BYTES - 4 : _LOCAL_HEADER_BYTES - 2], "little")
-    if _FIRST.match(head[_LOCAL_HEADER_BYTES : _LOCAL_HEADER_BYTES + length]):
-        return True
-    try:
-        with open_plain(path) as reader:
-            members = Archive(path, reader).members
-    except ValueError:
-        return path.endswith(".eval")  # damaged: reading it says where
-    return "header.json" in members or "_journal/start.json" in members
-
-
-def _has_keys(head: bytes) -> bool:
-    """Tell whether the top-level keys of a document, in any order, are those of a log."""
-    if b'"eval"' not in head:
-        return False
-    keys = set()
-    depth = 0
-    for token in _TOKEN.finditer(head):
-        if token[1] is not None:
-            if depth == 1 and token[2] is not None:
-                keys.add(token[1])
-        elif token[0] in b"{[":
-            depth += 1
-        else:
-            depth -= 1
-    return (
-        b"eval" in keys
-        and not keys.isdisjoint(_OTHERS)
-        and b'"task"' in head
-        and b'"model"' in head
-    )
 
 
 # Parts of a sample that are needed seldom. They are long, so they are decoded in a second pass if
@@ -216,20 +178,13 @@ _CHUNK = re.compile(
     r"(sample|metadata|skeleton|(messages|events|calls|attachments)/(\d+|stats|uuids))\.json",
     re.DOTALL,
 )
-# A quote without a backslash before it is not inside a text, so this is the value of a key.
-_NOT_FINITE = rb'(?<!\\)"(\s*+:\s*+)(NaN|-?Infinity)(?=\s*+[,}])'
-
-Buffer = bytes | bytearray | memoryview
-
-_decode_object = decoder(LogObject)
 _decode_sample = decoder(SlowSample)
+_decode_fast = msgspec.json.Decoder(LoggedSample).decode
 _decode_messages = decoder(list[LoggedMessage])
 _decode_metadata = decoder(JsonObject)
 _decode_texts = decoder(list[str])
 _decode_attachments = decoder(SampleAttachments)
 _decode_events = decoder(SampleEvents)
-_decode_skipped = msgspec.json.Decoder(msgspec.Raw).decode
-_decode_fast = msgspec.json.Decoder(LoggedSample).decode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _DECODED = {*LoggedSample.__struct_fields__, "attachments"} - {"events", "store"}
 
@@ -332,9 +287,9 @@ def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> 
     _check_memory(b",".join(texts))
     pool: list[LoggedMessage] = []
     for text in texts:
-        pool += _decode_messages(memoryview(text))
+        pool += _decode_messages(text)
     for name in members.metadata:
-        sample.metadata = _decode_metadata(memoryview(archive.read(name)))
+        sample.metadata = _decode_metadata(archive.read(name))
     if members.has_events:
         sample.events = msgspec.Raw(b"[0]")  # they are not read
     for start, end in sample.message_refs or ():
@@ -345,7 +300,7 @@ def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> 
     def attachments() -> Texts:
         found: list[str] = []
         for name in members.attachments:
-            found += _decode_texts(memoryview(archive.read(name)))
+            found += _decode_texts(archive.read(name))
         return {str(index): text for index, text in enumerate(found)}
 
     return sample, (Attachments(attachments), list)
@@ -400,35 +355,22 @@ def decode_sample(text: Buffer) -> LoggedSample:
     with suppress(*REFUSALS):
         return _decode_fast(text)
     with suppress(*REFUSALS):
-        return _decode_fast(_finite(text))
-    return _decode_sample(memoryview(text))
-
-
-def _finite(text: Buffer) -> bytes:
-    """Put quotes around NaN and Infinity, so that msgspec decodes them: `json` is much slower."""
-    return re.sub(_NOT_FINITE, rb'"\1"\2"', bytes(text))
+        return _decode_fast(finite(text))
+    return _decode_sample(text)
 
 
 def _parts_of(text: Buffer) -> Parts:
     def attachments() -> Texts:
-        found = _decode_attachments(memoryview(text))
+        found = _decode_attachments(text)
         old = found.transcript.content if found.transcript else None
         return (old or {}) | (found.attachments or {})
 
     def events() -> Any:
         try:
-            found = _decode_events(memoryview(text))
+            found = _decode_events(text)
         except ValueError:  # events of an unknown kind: the output has the tokens of the last call
             return None
         old = found.transcript.events if found.transcript else None
         return found.events or old
 
     return Attachments(attachments), events
-
-
-def check_item(text: memoryview) -> None:
-    """Raise ValueError if a text is not the whole of an item."""
-    try:
-        _decode_skipped(text)
-    except REFUSALS:
-        _decode_object(_finite(text))

@@ -5,7 +5,7 @@ read a slice.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -13,17 +13,15 @@ import msgspec
 from fastrec.errors import LogError
 from fastrec.harnesses.lm_eval.files import (
     Results,
-    array_items,
-    chunks_of,
-    damaged_line,
     date_in,
     is_array,
     logs_of,
     metric_keys,
     model_of,
+    place_of,
     read_results,
-    role_of,
     rows_in,
+    rows_of,
     task_hash,
 )
 from fastrec.harnesses.lm_eval.sample import SampleMaker, TaskSetup, metric_id
@@ -41,7 +39,7 @@ from fastrec.harnesses.values import (
 )
 from fastrec.sources.shard import Slice, shard_at
 
-__all__ = ["logs_of", "plan", "role_of", "samples"]
+__all__ = ["logs_of", "plan", "samples"]
 
 
 _SLICE_BYTES = 16 << 20
@@ -69,7 +67,6 @@ _FUNCTION = r"\s*(?:@.*\n\s*)*def (\w+)\("
 
 class LogSlice(msgspec.Struct, frozen=True):
     piece: Slice
-    is_array: bool  # whether the file is one JSON array instead of lines
     setup: TaskSetup
 
 
@@ -88,8 +85,7 @@ def plan(log: Log) -> LogPlan:
     settings = results.settings(task)
     setup = _setup_of(figures, settings)
     shard = shard_at(path)
-    is_one_array = is_array(path)
-    is_one_slice = is_one_array or (len(setup.filters) > 1 and not _names_filters(path))
+    is_one_slice = is_array(path) or (len(setup.filters) > 1 and not _names_filters(path))
     pieces = [Slice(shard)] if is_one_slice else list(shard.slices(_SLICE_BYTES))
     means, others = _aggregates_of(figures, settings)
     expected, notes = _expected(results, log, setup)
@@ -99,7 +95,7 @@ def plan(log: Log) -> LogPlan:
             log,
             _lower_is_better(figures, settings, results.of_task("higher_is_better", task)),
         ),
-        slices=[LogSlice(piece, is_one_array, setup) for piece in pieces],
+        slices=[LogSlice(piece, setup) for piece in pieces],
         aggregates=means,
         not_compared=others,
         expected_samples=expected,
@@ -235,36 +231,19 @@ def _lower_is_better(figures: JsonObject, settings: Fields, higher: Any) -> froz
     return frozenset(lower | {metric_id(*pair) for pair in pairs if pair[0] in lower})
 
 
-def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the slice has all it needs
-    assert isinstance(log_slice, LogSlice)
+def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the slice has all it needs
+    piece = log_slice.piece
     # names of metrics that cannot be told apart
-    with explaining(log_slice.piece.shard.path, "its metrics cannot be read"):
+    with explaining(piece.shard.path, "its metrics cannot be read"):
         maker = SampleMaker(log_slice.setup)
-    return _of_array(maker, log_slice) if log_slice.is_array else _of_lines(maker, log_slice)
-
-
-def _of_lines(maker: SampleMaker, log_slice: LogSlice) -> Iterator[Sample]:
     make = maker.make
-    reader = maker.reader
-    for chunk in chunks_of(log_slice.piece):
-        rows: Iterable[Any] | None = reader.rows(chunk.data)
-        if rows is None:
-            rows = (reader.row(line) for line in chunk.data.split(b"\n") if line.strip())
-        number = 0
+    read = maker.reader.row
+    for number, text in rows_of(piece):
         try:
-            for row in rows:
-                sample = make(row)
-                number += 1
-                yield sample
+            sample = make(read(text))
         except (ValueError, msgspec.MsgspecError, RecursionError) as exc:
-            raise damaged_line(log_slice.piece, chunk, number, str(exc)) from None
-
-
-def _of_array(maker: SampleMaker, log_slice: LogSlice) -> Iterator[Sample]:
-    path = log_slice.piece.shard.path
-    for number, text in enumerate(array_items(path), start=1):
-        try:
-            sample = maker.make(maker.reader.row(text))
-        except (ValueError, msgspec.MsgspecError, RecursionError) as exc:
-            raise LogError(path, f"item {number:,} is not a sample of lm-eval: {exc}") from None
+            place = place_of(piece, number)
+            raise LogError(
+                piece.shard.path, f"{place} is not a sample of lm-eval, or cut off: {exc}"
+            ) from None
         yield sample

@@ -18,22 +18,21 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 from xxhash import xxh3_64
 
 from fastrec.errors import LogError, ShardError, shown
-from fastrec.harnesses.files import open_plain
+from fastrec.harnesses.files import open_plain, read_text
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import BadLog, Files, FoundFile, Grouped, Log
 from fastrec.harnesses.recognise import head_of
 from fastrec.harnesses.values import (
-    BOM,
     REFUSALS,
     Fields,
     JsonObject,
-    OptionalText,
     Texts,
     as_object,
     decoder,
@@ -43,68 +42,48 @@ from fastrec.harnesses.values import (
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage import parent_of
-from fastrec.storage.base import read_at
 
 _CHUNK = 64 << 10  # text decoded at a time: its samples fit into the processor's cache
 _LONGEST = 64 << 20  # bytes of a line: two jobs hold it several times
-
-_decode_item = decoder(msgspec.Raw, has_raw=True)
 
 
 def is_array(path: str) -> bool:
     return head_of(path).lstrip()[:1] == b"["
 
 
-def chunks_of(piece: Slice) -> Iterator[Chunk]:
+def rows_in(path: str) -> Iterator[bytes]:
+    return map(itemgetter(1), rows_of(Slice(shard_at(path))))
+
+
+def rows_of(piece: Slice) -> Iterator[tuple[int, bytes]]:
+    """The samples of a file, each with its number, or those of a piece, with their lines in it."""
+    path = piece.shard.path
+    if is_array(path):
+        with open_plain(path) as reader:
+            items = JsonArray(path, reader.read, None, max_held=_LONGEST).items()
+            yield from enumerate((bytes(item) for _, _, item in items), start=1)
+        return
     for chunk in piece.shard.read(
         piece.start, piece.end, chunk_bytes=_CHUNK, max_line_bytes=_LONGEST
     ):
         if isinstance(chunk, LongLine):
-            raise LogError(
-                piece.shard.path,
-                f"line {_number(piece, chunk.line)} is longer than {_LONGEST >> 20} MiB",
-            )
-        yield chunk
+            place = place_of(piece, chunk.line)
+            raise LogError(path, f"{place} is longer than {_LONGEST >> 20} MiB")
+        for number, line in enumerate(chunk.data.split(b"\n"), start=chunk.line):
+            if line.strip():
+                yield number, line
 
 
-def damaged_line(piece: Slice, chunk: Chunk, number: int, reason: str) -> LogError:
-    """The error for a line of a chunk that is no sample.
-
-    `number` counts its lines that are not empty.
-    """
-    lines = chunk.data.split(b"\n")
-    position = [index for index, line in enumerate(lines) if line.strip()][number]
-    place = _number(piece, chunk.line + position)
-    if position == len(lines) - 1:  # no newline follows, which only happens at the end of the file
-        return LogError(
-            piece.shard.path, f"ends in the middle of line {place}: it is cut off ({reason})"
-        )
-    return LogError(piece.shard.path, f"line {place} is not a sample of lm-eval: {reason}")
+def place_of(piece: Slice, number: int) -> str:
+    """Where a sample is in its file."""
+    if is_array(piece.shard.path):
+        return f"item {number:,}"
+    if piece.start:
+        before = piece.shard.read(0, piece.start)
+        number += sum(chunk.data.count(b"\n") for chunk in before if isinstance(chunk, Chunk))
+    return f"line {number:,}"
 
 
-def _number(piece: Slice, line: int) -> str:
-    chunks = chunks_of(Slice(piece.shard, 0, piece.start)) if piece.start else ()
-    before = sum(chunk.data.count(b"\n") for chunk in chunks)
-    return f"{before + line:,}"
-
-
-def array_items(path: str) -> Iterator[bytes]:
-    with open_plain(path) as reader:
-        array = JsonArray(path, reader.read, None, _decode_item, max_held=_LONGEST)
-        for *_, item in array.items():
-            yield bytes(item)
-
-
-def rows_in(path: str) -> Iterator[bytes]:
-    if is_array(path):
-        yield from array_items(path)
-    else:
-        for chunk in chunks_of(Slice(shard_at(path))):
-            yield from (line for line in chunk.data.split(b"\n") if line.strip())
-
-
-_MOST_BYTES = 64 << 20
-_NONE = msgspec.Raw(b"")
 # Arguments that name the model, in lm-eval's own order: an adapter is another model than its base.
 _NAMES = ("peft", "delta", "pretrained", "model", "path", "engine")
 
@@ -120,7 +99,7 @@ class Results(msgspec.Struct, kw_only=True):
     n_samples: Any = msgspec.field(name="n-samples", default=None)
     higher_is_better: Any = None
     task_hashes: Any = None
-    date: msgspec.Raw = _NONE
+    date: Any = None
     lm_eval_version: Any = None
     model_name: Any = None
     model_name_sanitized: Any = None
@@ -150,8 +129,7 @@ class Results(msgspec.Struct, kw_only=True):
 
     @property
     def started(self) -> str:
-        text = bytes(self.date).decode().strip('"')
-        return "" if text in ("null", "NaN") else text
+        return "" if self.date in (None, "NaN") else spell(self.date)
 
 
 _decode = decoder(Results, has_raw=True)
@@ -162,12 +140,7 @@ def _plain_name(name: str) -> str:
 
 
 def read_results(path: str) -> Results:
-    with open_plain(path) as reader:
-        if reader.size > _MOST_BYTES:
-            raise LogError(
-                path, f"is larger than {_MOST_BYTES >> 20} MiB: not a results file of lm-eval"
-            )
-        text = read_at(reader, reader.size, 0).removeprefix(BOM)
+    text = read_text(path)
     with explaining(path, "is damaged, or not a results file of lm-eval"):
         found = _decode(text)
     found.digest = xxh3_64(text).hexdigest()
@@ -202,39 +175,8 @@ def metric_keys(figures: JsonObject) -> list[tuple[str, str]]:
     ]
 
 
-# Lines may be longer than what can be seen of a file, so keys are searched for in text that may be
-# cut.
-
 _SAMPLES = "samples"
 _RESULTS = "results"
-
-_RESULTS_KEY = rb'"results"\s*:\s*\{'
-_METRIC_KEY = rb'"[^",\\]+_stderr,[^"\\]*"\s*:'  # `acc_stderr,none`: no other harness has such keys
-_OTHER_KEYS = rb'"(?:configs|lm_eval_version|n-shot|n-samples|higher_is_better)"\s*:'
-
-
-class _Top(msgspec.Struct):
-    results: msgspec.Raw = _NONE
-    configs: msgspec.Raw = _NONE
-    lm_eval_version: msgspec.Raw = _NONE
-    n_shot: msgspec.Raw = msgspec.field(name="n-shot", default=_NONE)
-
-
-_decode_top = msgspec.json.Decoder(_Top).decode
-
-
-def role_of(head: bytes, path: str) -> OptionalText:  # noqa: ARG001 - the content decides
-    start = head.lstrip()
-    if start[:1] != b"{" or not re.search(_RESULTS_KEY, head):
-        return None
-    try:
-        top = _decode_top(head)
-        is_ours = bool(top.results and (top.configs or top.lm_eval_version or top.n_shot))
-    except REFUSALS:  # cut, or with a bare NaN
-        is_first = start[1:].lstrip().startswith(b'"results"')
-        is_ours = bool(re.search(_METRIC_KEY, head) or (is_first and re.search(_OTHER_KEYS, head)))
-    return _RESULTS if is_ours else None
-
 
 # Pairing samples with the results of their run, and finding the task of each.
 

@@ -10,7 +10,6 @@ settings of a generation             generation        all responses
 import math
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -125,21 +124,13 @@ class RowReader:
             kw_only=True,
             gc=False,
         )
-        decoder = msgspec.json.Decoder(kind)
-        self._decode = decoder.decode
-        self._decode_lines = decoder.decode_lines
+        self._decode = msgspec.json.Decoder(kind).decode
 
-    def rows(self, lines: bytes) -> list[Any] | None:
-        """Decode some lines; None if one of them has to be decoded alone."""
+    def row(self, text: bytes) -> Any:
         try:
-            return self._decode_lines(lines)
-        except REFUSALS:
-            return None
-
-    def row(self, text: bytes | msgspec.Raw) -> Any:
-        with suppress(*REFUSALS):
             return self._decode(text)
-        value = _decode_object(bytes(text))
+        except REFUSALS:
+            value = _decode_object(text)
         self._add(value)
         named = {
             self.attributes[key] if re.search(_ODD, key) else key: item
