@@ -540,7 +540,7 @@ class QuestionTable:
         table = self.table(row)
         is_chosen = (table.question == row.number) & table.are_models(models)[table.model]
         numbers = np.sort(table.number[is_chosen])
-        return read_answers(self.selection, numbers, row.sample_hash, most)
+        return read_answers(self.selection, numbers, row.metric, row.sample_hash, most)
 
     @cached_property
     def fields(self) -> list[tuple[str, str]]:

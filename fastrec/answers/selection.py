@@ -22,14 +22,13 @@ import msgspec
 import numpy as np
 
 from fastrec.answers.codes import Array, CodedColumn, Values, distinct_of
-from fastrec.answers.transcript import decoded
 from fastrec.corpus.column_filter import ColumnFilter, codes_of, values_at
 from fastrec.corpus.columns import METADATA, PartColumns
-from fastrec.corpus.reader import lines_of, open_columns, open_corpus
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, PartTask, decoding, run_on_parts
+from fastrec.corpus.reader import lines_of, open_columns, open_corpus, unmatched
+from fastrec.corpus.scan import VERIFY_HINT, PartTask, decoding, run_on_parts
 from fastrec.errors import CorpusError, NoMatchError, UsageError, counted, shown
 from fastrec.filters import Filters, Strings, as_tuple
-from fastrec.judge.parse import parse, spell
+from fastrec.judge.parse import decoded, parse, spell
 from fastrec.limits import current_limits
 from fastrec.parameters import AnyPath
 from fastrec.progress import Progress
@@ -38,7 +37,6 @@ from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import shard_at
 from fastrec.summary.present_choice import no_match
 from fastrec.where import (
-    FieldPath,
     GroupBy,
     group_values,
     grouped_name,
@@ -51,6 +49,7 @@ from fastrec.where import (
 
 _NO_FILTERS = Filters()
 Read = TypeVar("Read")
+Result = TypeVar("Result")
 ScopeName = tuple[str, str | None]  # evaluation and metric
 
 
@@ -135,13 +134,15 @@ class Selection:
         if not filters:
             return self
         chosen: list[Array] = []
-        to_read: list[Array] = []
-        for part in range(len(self.parts)):
-            matching = ColumnFilter(self.columns(part), filters, has_metrics=self._has_metrics)
+        tasks = []
+        for number, part in enumerate(self.parts):
+            matching = ColumnFilter(self.columns(number), filters, has_metrics=self._has_metrics)
             chosen.append(np.array(matching.positions, dtype=np.int64))
-            to_read.append(np.array(matching.to_read, dtype=np.int64))
-        for part, read in self._read(to_read, filters, [()] * len(chosen)):
-            chosen[part] = np.setdiff1d(chosen[part], to_read[part][~read.matches])
+            if matching.to_read:
+                to_read = np.array(matching.to_read, dtype=np.int64)
+                tasks.append(_FilterTask(part, number, to_read, filters))
+        for task, refused in self._run(_refused, tasks):
+            chosen[task.number] = np.setdiff1d(chosen[task.number], refused)
         members = [
             Members(positions, self.members(part).scopes[positions])
             for part, positions in enumerate(chosen)
@@ -235,10 +236,6 @@ class Selection:
         ]
         return range(found[0], found[-1] + 1) if found else range(0)
 
-    def part_of(self, number: int) -> PartFile:
-        """The part that has a record."""
-        return self.parts[int(np.searchsorted(self.starts, number, side="right")) - 1]
-
     def by_part(self, numbers: Array) -> Iterator[tuple[int, Array]]:
         """Split the numbers of records, in ascending order: a part, and positions in it."""
         bounds = np.searchsorted(numbers, self.starts).tolist()
@@ -321,20 +318,18 @@ class Selection:
 
     def _fields(self, groups: Groups) -> Iterator[tuple[int, list[Field]]]:
         """Yield each part with the values of the field of each group in its records that count."""
-        positions = [self.members(part).positions for part in range(len(self.parts))]
-        known = [
-            [self._field(part, group, positions[part]) for group in groups]
-            for part in range(len(self.parts))
-        ]
-        unread = [
-            [group.path for group, field in zip(groups, fields, strict=True) if field is None]
-            for fields in known
-        ]
-        to_read = [at if paths else at[:0] for at, paths in zip(positions, unread, strict=True)]
-        read = self._read(to_read, _NO_FILTERS, unread)
-        for part, fields in enumerate(known):
-            texts = iter(next(read)[1].fields if len(to_read[part]) else ())
-            yield part, [field or next(texts) for field in fields]
+        known: list[dict[GroupBy, Field]] = []
+        tasks = []
+        for number, part in enumerate(self.parts):
+            positions = self.members(number).positions
+            found = {group: self._field(number, group, positions) for group in groups}
+            known.append({group: field for group, field in found.items() if field})
+            if unread := [group for group in found if not found[group]]:
+                tasks.append(_FieldTask(part, number, positions, unread))
+        for task, fields in self._run(_read_fields, tasks):
+            known[task.number] |= fields
+        for number, fields in enumerate(known):
+            yield number, [fields[group] for group in groups]
 
     def _field(self, part: int, group: GroupBy, positions: Array) -> Field | None:
         """The values of the field of a group in some records.
@@ -353,19 +348,15 @@ class Selection:
     def _has_metrics(self) -> bool:
         return METRIC in CORPUS_LABELS[self.manifest.schema].sort_fields
 
-    def _read(
-        self, to_read: Sequence[Array], filters: Filters, paths: Sequence[Sequence[FieldPath]]
-    ) -> Iterator[tuple[int, _Read]]:
-        """Read some records of parts: whether they match, and fields of each part."""
-        numbers = [part for part, positions in enumerate(to_read) if len(positions)]
-        tasks = [
-            _ReadTask(self.parts[part], to_read[part], filters, paths[part]) for part in numbers
-        ]
+    def _run(
+        self, function: Callable[[_Task], Result], tasks: Sequence[_Task]
+    ) -> Iterator[tuple[_Task, Result]]:
+        """Run tasks that read lines; yield each with its result."""
         if tasks:
             results = run_on_parts(
-                _read_fields, tasks, "read", jobs=self._jobs, progress=self._progress
+                function, tasks, "read", jobs=self._jobs, progress=self._progress
             )
-            yield from zip(numbers, results, strict=True)
+            yield from zip(tasks, results, strict=True)
 
     def _models_of(self, part: int, members: Members) -> set[tuple[int, str]]:
         """Each scope with its models, in a part."""
@@ -479,40 +470,46 @@ def _dictionary(columns: PartColumns, name: str) -> Sequence[Any]:
     return list(map(bytes, spelled))
 
 
-class _Read(NamedTuple):
-    """What was read of the chosen records of a part."""
-
-    matches: Array  # whether each of them matches
-    fields: list[Field]
+class _PartTask(PartTask, frozen=True):
+    number: int  # of the part
+    positions: Array  # of the records to read
 
 
-class _ReadTask(PartTask, frozen=True):
-    positions: Array  # of the chosen records
+class _FilterTask(_PartTask, frozen=True):
     filters: Filters
-    paths: Sequence[FieldPath]
 
 
-def _read_fields(task: _ReadTask) -> _Read:
-    """Evaluate conditions, and collect fields. Runs in a worker."""
-    part = task.part
-    filters = task.filters
-    matches: list[bool] = []
-    # The code of each record, and codes by value, spelled as a list.
-    coded: list[tuple[list[int], dict[bytes, int]]] = [([], {}) for _ in task.paths]
-    with decoding(part):
-        for line in lines_of(part, open_columns(part), task.positions.tolist()):
+class _FieldTask(_PartTask, frozen=True):
+    groups: Sequence[GroupBy]
+
+
+_Task = TypeVar("_Task", bound=_PartTask)
+
+
+def _refused(task: _FilterTask) -> list[int]:
+    """The positions of records that do not match. Runs in a worker."""
+    columns = open_columns(task.part)
+    return unmatched(task.part, columns, task.positions.tolist(), task.filters)
+
+
+def _read_fields(task: _FieldTask) -> dict[GroupBy, Field]:
+    """Collect fields. Runs in a worker."""
+    codes: dict[GroupBy, list[int]] = {group: [] for group in task.groups}
+    # By value, spelled as a list.
+    values: dict[GroupBy, dict[bytes, int]] = {group: {} for group in task.groups}
+    with decoding(task.part):
+        for line in lines_of(task.part, open_columns(task.part), task.positions.tolist()):
             record = decoded(line)
-            matches.append(
-                filters.accepts_sample_id(record["sample_id"]) and filters.accepts_fields(record)
-            )
-            for path, (codes, values) in zip(task.paths, coded, strict=True):
-                spelled = spell(list(values_of(record, path)))
-                codes.append(values.setdefault(spelled, len(values)))
-    fields = [
-        Field(np.array(codes), [group_values(parse(value)[0]) for value in values])
-        for codes, values in coded
-    ]
-    return _Read(np.array(matches), fields)
+            for group in task.groups:
+                spelled = spell(list(values_of(record, group.path)))
+                known = values[group]
+                codes[group].append(known.setdefault(spelled, len(known)))
+    return {
+        group: Field(
+            np.array(codes[group]), [group_values(parse(value)[0]) for value in values[group]]
+        )
+        for group in task.groups
+    }
 
 
 def _labels(group: GroupBy, field: Field) -> list[list[str]]:

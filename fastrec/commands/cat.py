@@ -18,7 +18,6 @@ from typing import Unpack
 import msgspec
 from stringzilla import count
 
-from fastrec.answers.transcript import decoded
 from fastrec.corpus.column_filter import ColumnFilter
 from fastrec.corpus.manifest import PartEntry
 from fastrec.corpus.reader import CorpusReader, lines_of, open_columns, open_corpus
@@ -27,6 +26,7 @@ from fastrec.corpus.sources import line_begin, need_sources, read_sources
 from fastrec.engine import check_jobs, jobs_for
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Filters, make_filters
+from fastrec.judge.parse import decoded
 from fastrec.limits import current_limits
 from fastrec.normalize.inputs import check_fields
 from fastrec.parameters import CORES, AnyPath

@@ -25,12 +25,12 @@ from fastrec.answers.pictures import (
 from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.records import ERROR
 from fastrec.answers.table import Query
-from fastrec.answers.transcript import decoded
 from fastrec.answers.values import value_rows
 from fastrec.commands.view.addresses import MOST, AnswerName, PageState, Site, all_questions
 from fastrec.corpus.columns import METADATA
 from fastrec.errors import listed
 from fastrec.html import Cell, Html, number_cell
+from fastrec.judge.parse import decoded
 from fastrec.summary.present_ranking import Stats
 from fastrec.wording import cut_middle
 
