@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fastrec.answers.codes import Array, by_code, count_of, distinct_of, order_of
+from fastrec.answers.codes import Array, by_code, count_of, distinct_of, distinct_within, order_of
 from fastrec.answers.records import ANSWERS, ERROR, RIGHT, Records, RecordsOfScopes
 from fastrec.answers.selection import Selection
 from fastrec.sorting.keys import encode_sample_id, encode_text, scope_of
@@ -203,8 +203,7 @@ def _questions(records: Records, models: Sequence[bytes]) -> dict[int, QuestionC
 def _several(scope: Array, keys: Array, others: Array) -> Array:
     """The scope of each key that has several different values."""
     of_key = distinct_of(scope, keys)
-    values = count_of(of_key.place[distinct_of(of_key.place, others).first], len(of_key.first))
-    return scope[of_key.first][values > 1]
+    return scope[of_key.first][distinct_within(of_key, others) > 1]
 
 
 def _add_repeats(

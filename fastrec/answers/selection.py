@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from itertools import chain, pairwise, product
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
-from fastrec.answers.codes import Array, CodedColumn, Values, distinct_of
+from fastrec.answers.codes import Array, CodedColumn, Values, distinct_of, ranks_of
 from fastrec.corpus.column_filter import ColumnFilter, codes_of, values_at
 from fastrec.corpus.columns import METADATA, PartColumns
 from fastrec.corpus.reader import lines_of, open_columns, open_corpus, unmatched
@@ -91,7 +92,7 @@ class Selection:
         # By number: the cluster of the question of a record, if questions come in clusters.
         self.clusters: Array | None = None
         self.notes: list[str] = []  # about these
-        self._members: list[Members] = []  # by part; empty if all records count
+        self.chosen: list[Members] = []  # by part; empty if all records count
 
     def columns(self, part: int) -> PartColumns:
         """The columns of a part."""
@@ -99,7 +100,7 @@ class Selection:
 
     def members(self, part: int) -> Members:
         """The records of a part that count."""
-        return self._members[part] if self._members else self._all_members(part)
+        return self.chosen[part] if self.chosen else self._all_members(part)
 
     def scope_codes(self, part: int) -> Array:
         """The position in `scopes` of each record of a part, or -1 if it does not count."""
@@ -179,7 +180,7 @@ class Selection:
             _check_groups(groups, len(models))
         names = [
             (grouped_name(self.scopes[number][0], key), self.scopes[number][1])
-            for number, *key in scopes.list()
+            for number, *key in scopes
         ]
         return self._with_members(names, members)
 
@@ -207,7 +208,7 @@ class Selection:
         known[place[with_value]] = codes[with_value]  # the first record is the last to be set
         if not known.any():
             raise NoMatchError(f"no record of {shown(self.corpus)} has the field {field}")
-        alone = len(values.list()) + np.arange(len(known))
+        alone = len(values) + np.arange(len(known))
         self.clusters = np.where(known > 0, known, alone)[place]
         if several := len(np.unique(place[(codes > 0) & (codes != known[place])])):
             text = f"{counted(several, 'question')} with several values of {field}"
@@ -251,9 +252,8 @@ class Selection:
     def read(self, numbers: Array, decode: Callable[[bytes], Read]) -> list[Read]:
         """Read something of the lines of some records, given their numbers in any order."""
         order = np.argsort(numbers, kind="stable")
-        found = map(decode, self.lines(numbers[order]))
-        by_place = dict(zip(order.tolist(), found, strict=True))
-        return list(map(by_place.__getitem__, range(len(order))))
+        found = list(map(decode, self.lines(numbers[order])))
+        return [found[rank] for rank in ranks_of(order).tolist()]
 
     def gather(self, name: str, numbers: Array) -> Array:
         """The values of a column in some records, given by number."""
@@ -277,7 +277,7 @@ class Selection:
             new[used] = values.add([known[code] for code in used.tolist()])
             return new[codes]
 
-        return CodedColumn(self._collect(numbers, collect), values.list())
+        return CodedColumn(self._collect(numbers, collect), list(values))
 
     def _collect(self, numbers: Array, collect: Callable[[PartColumns, Array], Array]) -> Array:
         """Collect values of records, given by number, from the columns of their parts."""
@@ -308,12 +308,12 @@ class Selection:
         """
         used = {number for own in members for number in np.unique(own.scopes).tolist()}
         kept = sorted(used, key=lambda number: _order(scopes[number]))
-        selection = Selection(self.reader, jobs=self._jobs, progress=self._progress)
+        selection = copy(self)
         selection.is_whole = False
         selection.scopes = [scopes[number] for number in kept]
         new = np.empty(len(scopes), dtype=np.int32)
         new[kept] = np.arange(len(kept))
-        selection._members = [own._replace(scopes=new[own.scopes]) for own in members]
+        selection.chosen = [own._replace(scopes=new[own.scopes]) for own in members]
         return selection
 
     def _fields(self, groups: Groups) -> Iterator[tuple[int, list[Field]]]:

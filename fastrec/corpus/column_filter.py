@@ -84,9 +84,7 @@ class ColumnFilter:
 
     def _filter_outcomes(self, filters: Filters) -> None:
         verdicts = [
-            filters.accepts_outcome(is_correct=is_correct, has_error=has_error)
-            for has_error in (False, True)
-            for is_correct in (False, True)
+            filters.accepts_outcome(is_correct=code == 1, has_error=code > 1) for code in range(4)
         ]
         self._keep(_outcome_codes(self._columns), verdicts)
 
