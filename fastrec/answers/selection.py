@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from itertools import chain, pairwise, product
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 import msgspec
 import numpy as np
@@ -54,11 +54,9 @@ Result = TypeVar("Result")
 ScopeName = tuple[str, str | None]  # evaluation and metric
 
 
-class Field(NamedTuple):
-    """The values of a field in some records."""
-
-    codes: Array  # of each record
-    values: list[list[Any]]  # by code: what a record counts under (`group_values`)
+# The values of a field in some records; what stands for a value is what a record counts under
+# (`group_values`).
+Field = CodedColumn
 
 
 class Members(NamedTuple):
@@ -377,6 +375,14 @@ def _order(scope: ScopeName) -> tuple[bytes, bool, bytes]:
     )
 
 
+class How(TypedDict, total=False):
+    """How records are selected, besides filters and groups."""
+
+    cluster: str | None  # Questions with the same value of this field are a cluster.
+    jobs: int  # processes to use if the text of records has to be read
+    progress: Progress | None  # receives the progress of it
+
+
 def parse_groups(fields: Strings) -> Groups:
     return tuple(map(parse_group, as_tuple("group_by", fields)))
 
@@ -385,15 +391,10 @@ def select(
     corpus: AnyPath,
     filters: Filters = _NO_FILTERS,
     groups: Groups = (),
-    *,
-    cluster: str | None = None,
-    jobs: int = 1,
-    progress: Progress | None = None,
+    **how: Unpack[How],
 ) -> Selection:
     """Select the matching records of a corpus; with groups, each group is an evaluation."""
-    (selection,) = select_same_bins(
-        [corpus], filters, groups, cluster=cluster, jobs=jobs, progress=progress
-    )
+    (selection,) = select_same_bins([corpus], filters, groups, **how)
     return selection
 
 
@@ -444,14 +445,12 @@ def check_numbers(selection: Selection, numbers: Iterable[int]) -> Array:
     UsageError if they are not those of records, in ascending order.
     """
     found = numbers if isinstance(numbers, np.ndarray) else np.array(list(numbers))
-    if not found.size:
-        return np.array([], dtype=np.int64)
-    if found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= selection.starts[-1]:
+    last = selection.starts[-1] - 1
+    is_right = found.dtype.kind in "iu" and (found[1:] >= found[:-1]).all()
+    if found.size and not (is_right and found[0] >= 0 and found[-1] <= last):
         raise UsageError(
-            f"the numbers of records are integers from 0 to {selection.starts[-1] - 1:,}"
+            f"the numbers of records are integers from 0 to {last:,} in ascending order"
         )
-    if (found[1:] < found[:-1]).any():
-        raise UsageError("the numbers of records must be in ascending order")
     return found.astype(np.int64)
 
 
