@@ -404,22 +404,8 @@ class QuestionTable:
         return self._add_texts(rows[:limit])
 
     def number_of(self, query: Query, name: str) -> int | None:
-        """Find a question by its name.
-
-        If the hash is split in another metric only, it is the first question of the hash here.
-        """
-        if self.scope(query) is None:
-            return None
-        table = self.table(query)
-        # A hash may have a slash.
-        starts = [name, *(name[:at] for at, char in enumerate(name) if char == "/")]
-        for start in starts:
-            if start in table.numbers:
-                return table.numbers[start]
-        for number, (own, sample_hash) in enumerate(zip(table.names, table.hashes, strict=True)):
-            if sample_hash in starts and own.startswith(f"{sample_hash}/"):
-                return number
-        return None
+        """Find a question by its name."""
+        return None if self.scope(query) is None else self.table(query).number_of(name)
 
     def row(self, query: Query, name: str) -> QuestionRow | None:
         """A question by its name (`QuestionRow.name`), as the models of a query answered it."""

@@ -237,6 +237,21 @@ class ScopeRecords:
         """Questions by name."""
         return {name: number for number, name in enumerate(self.names)}
 
+    def number_of(self, name: str) -> int | None:
+        """Find a question by its name.
+
+        If only another metric or corpus splits the hash, it is the first question of the hash here.
+        """
+        # A hash may have a slash.
+        starts = [name, *(name[:at] for at, char in enumerate(name) if char == "/")]
+        for start in starts:
+            if start in self.numbers:
+                return self.numbers[start]
+        for number, (own, sample_hash) in enumerate(zip(self.names, self.hashes, strict=True)):
+            if sample_hash in starts and own.startswith(f"{sample_hash}/"):
+                return number
+        return None
+
     @cached_property
     def clusters(self) -> Array:
         """The cluster of each question, numbered in the order of their first questions."""
@@ -247,14 +262,10 @@ class ScopeRecords:
         return ranks_of(np.argsort(first))[place]
 
     def clusters_of(self, names: Iterable[str]) -> list[int] | None:
-        """The clusters of some questions; None if questions do not come in clusters.
-
-        A name may be that of a part of a hash that only another corpus splits.
-        """
+        """The clusters of some questions; None if questions do not come in clusters."""
         if self.selection.clusters is None:
             return None
-        whole = (name if name in self.numbers else name.partition("/")[0] for name in names)
-        return list(self.clusters[[self.numbers[name] for name in whole]].tolist())
+        return [int(self.clusters[self.number_of(name)]) for name in names]
 
     def gather(self, name: str) -> Array:
         """The values of another column of these records."""

@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 
 from fastrec.answers.codes import Array, CodedColumn, Values, distinct_of, ranks_of
-from fastrec.corpus.column_filter import ColumnFilter, codes_of, values_at
+from fastrec.corpus.column_filter import codes_of, match_columns, values_at
 from fastrec.corpus.columns import METADATA, PartColumns
 from fastrec.corpus.reader import lines_of, open_columns, open_corpus, unmatched
 from fastrec.corpus.scan import VERIFY_HINT, PartTask, decoding, run_on_parts
@@ -135,7 +135,7 @@ class Selection:
         chosen: list[Array] = []
         tasks = []
         for number, part in enumerate(self.parts):
-            matching = ColumnFilter(self.columns(number), filters, has_metrics=self._has_metrics)
+            matching = match_columns(self.columns(number), filters, has_metrics=self._has_metrics)
             chosen.append(np.array(matching.positions, dtype=np.int64))
             if matching.to_read:
                 to_read = np.array(matching.to_read, dtype=np.int64)
@@ -336,11 +336,11 @@ class Selection:
         """
         if not len(positions):
             return Field(positions, [])
-        found = codes_of(self.columns(part), group.path, has_metrics=self._has_metrics)
-        if found is None or any(len(one) != 1 and not (one and group.bins) for one in found[1]):
+        codes, spellings = codes_of(self.columns(part), group.path, has_metrics=self._has_metrics)
+        if any(len(own) != 1 and not (own and group.bins) for own in spellings):
             return None
-        values = [group_values(values_at(group.path, one[0])) for one in found[1]]
-        return Field(np.array(found[0], dtype=np.int64)[positions], values)
+        values = [group_values(values_at(group.path, own[0])) for own in spellings]
+        return Field(np.array(codes, dtype=np.int64)[positions], values)
 
     @property
     def _has_metrics(self) -> bool:

@@ -1,7 +1,7 @@
 """`cat`: print the lines of a corpus in order, byte for byte: all of them, or those that match.
 
 1. Choose the parts that can hold a matching record, by the first and last keys in the manifest.
-2. The columns of a part tell which of its records match (`ColumnFilter`), and where their lines
+2. The columns of a part tell which of its records match (`match_columns`), and where their lines
    are. Only records whose columns do not tell are decoded.
 3. If there is little text, this process reads the lines. Otherwise one task per part writes them to
    a file, and the files are copied out in order.
@@ -18,7 +18,7 @@ from typing import Unpack
 import msgspec
 from stringzilla import count
 
-from fastrec.corpus.column_filter import ColumnFilter
+from fastrec.corpus.column_filter import match_columns
 from fastrec.corpus.manifest import PartEntry
 from fastrec.corpus.reader import CorpusReader, lines_of, open_columns, open_corpus
 from fastrec.corpus.scan import PartFile, PartTask, run_in_order, skim_lines
@@ -187,13 +187,13 @@ def _matching_text(task: _CatTask) -> Generator[bytes]:
     end = part.entry.text_bytes
     if task.filters or task.with_sources:
         columns = open_columns(part)
-        matches = ColumnFilter(columns, task.filters, has_metrics=task.has_metrics)
-        positions = matches.positions
-        unsure = frozenset(matches.to_read)
+        matching = match_columns(columns, task.filters, has_metrics=task.has_metrics)
+        positions = matching.positions
+        unsure = frozenset(matching.to_read)
         if unsure or task.with_sources or not _are_adjacent(positions):
             with closing(lines_of(part, columns, positions)) as lines:
-                matching = _matching_lines(task, lines, positions, unsure)
-                yield from _joined(islice(matching, task.limit))
+                chosen = _matching_lines(task, lines, positions, unsure)
+                yield from _joined(islice(chosen, task.limit))
             return
         sizes = columns.array("bytes")
         begin = sum(sizes[: positions[0]])

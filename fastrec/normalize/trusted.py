@@ -11,7 +11,7 @@ from collections import Counter
 from itertools import compress
 from typing import cast
 
-from fastrec.corpus.column_filter import ColumnFilter
+from fastrec.corpus.column_filter import match_columns
 from fastrec.corpus.columns import PartColumns, listed_columns
 from fastrec.corpus.manifest import PartEntry
 from fastrec.corpus.reader import unmatched
@@ -57,14 +57,14 @@ def choose_records(
     """A byte of each record of a part: 1 if it matches all filters, else 0; None if all do."""
     if not filters:
         return None
-    found = ColumnFilter(columns, filters, has_metrics=target is NEWEST_SCHEMA)
+    matching = match_columns(columns, filters, has_metrics=target is NEWEST_SCHEMA)
     chosen = bytearray(columns.records)
-    for position in found.positions:
+    for position in matching.positions:
         chosen[position] = 1
-    if found.to_read:
+    if matching.to_read:
         # An entry of the manifest, too, says how large the part is.
         file = PartFile(part.path, cast("PartEntry", part.listed))
-        for position in unmatched(file, columns, found.to_read, filters):
+        for position in unmatched(file, columns, matching.to_read, filters):
             chosen[position] = 0
     return bytes(chosen) if 0 in chosen else None
 

@@ -103,6 +103,7 @@ _KEYS = (
     "in",
     "id",
     "hash",
+    "flag",
     "where",
     "sort",
 )
