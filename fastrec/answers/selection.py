@@ -33,8 +33,6 @@ from fastrec.judge.parse import decoded, parse, spell
 from fastrec.limits import current_limits
 from fastrec.parameters import AnyPath
 from fastrec.progress import Progress
-from fastrec.schemas.registry import CORPUS_LABELS
-from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import shard_at
 from fastrec.summary.present_choice import no_match
 from fastrec.where import (
@@ -135,7 +133,7 @@ class Selection:
         chosen: list[Array] = []
         tasks = []
         for number, part in enumerate(self.parts):
-            matching = match_columns(self.columns(number), filters, has_metrics=self._has_metrics)
+            matching = match_columns(self.columns(number), filters)
             chosen.append(np.array(matching.positions, dtype=np.int64))
             if matching.to_read:
                 to_read = np.array(matching.to_read, dtype=np.int64)
@@ -336,15 +334,11 @@ class Selection:
         """
         if not len(positions):
             return Field(positions, [])
-        codes, spellings = codes_of(self.columns(part), group.path, has_metrics=self._has_metrics)
+        codes, spellings = codes_of(self.columns(part), group.path)
         if any(len(own) != 1 and not (own and group.bins) for own in spellings):
             return None
         values = [group_values(values_at(group.path, own[0])) for own in spellings]
         return Field(np.array(codes, dtype=np.int64)[positions], values)
-
-    @property
-    def _has_metrics(self) -> bool:
-        return METRIC in CORPUS_LABELS[self.manifest.schema].sort_fields
 
     def _run(
         self, function: Callable[[_Task], Result], tasks: Sequence[_Task]

@@ -30,7 +30,6 @@ from fastrec.judge.parse import decoded
 from fastrec.limits import current_limits
 from fastrec.normalize.inputs import check_fields
 from fastrec.parameters import CORES, AnyPath
-from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import shard_at
 
 # copying text is 4 times faster than other work on it, so a pool pays only for 4 times as much
@@ -89,7 +88,6 @@ def cat_blocks(
         _CatTask(
             part,
             filters=filters,
-            has_metrics=METRIC in sort_fields,
             limit=limit,
             with_sources=source,
         )
@@ -145,7 +143,6 @@ def _with_known_fields(
 
 class _CatTask(PartTask, frozen=True, kw_only=True):
     filters: Filters
-    has_metrics: bool  # whether the schema knows metrics
     limit: int | None  # no more lines than this are needed
     with_sources: bool
     output: str = ""  # the file for the matching lines, if a worker reads the part
@@ -187,7 +184,7 @@ def _matching_text(task: _CatTask) -> Generator[bytes]:
     end = part.entry.text_bytes
     if task.filters or task.with_sources:
         columns = open_columns(part)
-        matching = match_columns(columns, task.filters, has_metrics=task.has_metrics)
+        matching = match_columns(columns, task.filters)
         positions = matching.positions
         unsure = frozenset(matching.to_read)
         if unsure or task.with_sources or not _are_adjacent(positions):

@@ -53,11 +53,11 @@ class Matching(NamedTuple):
     to_read: Sequence[int]  # those that have to be read, to know whether they match
 
 
-def match_columns(columns: PartColumns, filters: Filters, *, has_metrics: bool) -> Matching:
-    """Filter the records of a part; `has_metrics` says whether the schema knows metrics."""
+def match_columns(columns: PartColumns, filters: Filters) -> Matching:
+    """Filter the records of a part."""
     positions: Sequence[int] = range(columns.records)
     unsure: set[int] = set()
-    for codes, verdicts in _verdicts(columns, filters, has_metrics=has_metrics):
+    for codes, verdicts in _verdicts(columns, filters):
         if not all(verdicts):
             positions = [at for at in positions if verdicts[codes[at]] is not False]
         if None in verdicts:
@@ -66,7 +66,7 @@ def match_columns(columns: PartColumns, filters: Filters, *, has_metrics: bool) 
 
 
 def _verdicts(
-    columns: PartColumns, filters: Filters, *, has_metrics: bool
+    columns: PartColumns, filters: Filters
 ) -> Iterator[tuple[Sequence[int], list[_Verdict]]]:
     """Yield the code of each record, and by code a verdict, for each thing that filters ask."""
     accepts: dict[str, Callable[[Any], _Verdict]] = {
@@ -89,7 +89,7 @@ def _verdicts(
             ],
         )
     for condition in map(parse_condition, filters.where):
-        codes, spellings = codes_of(columns, condition.path, has_metrics=has_metrics)
+        codes, spellings = codes_of(columns, condition.path)
         if condition.path == ("error",) and condition.operator == "?":
             codes, spellings = columns.array("error"), [(None,), ("some",)]
         yield codes, [_verdict(condition, values) for values in spellings]
@@ -100,7 +100,7 @@ def _outcome_codes(columns: PartColumns) -> list[int]:
     return [correct + 2 * error for correct, error in outcomes]
 
 
-def codes_of(columns: PartColumns, path: FieldPath, *, has_metrics: bool) -> Codes:
+def codes_of(columns: PartColumns, path: FieldPath) -> Codes:
     """The values of a field, as far as a column tells."""
     if path[0] == "metadata" and len(path) > 1:
         name = METADATA + path[1]
@@ -111,10 +111,12 @@ def codes_of(columns: PartColumns, path: FieldPath, *, has_metrics: bool) -> Cod
             return bytes(columns.records), [(None,)]
     if path == ("outcome",):
         return _outcome_codes(columns), [(outcome,) for outcome in OUTCOMES]
-    text = _TEXTS.get(path)
-    # A metric may be an unknown key of earlier versions.
-    if text and (has_metrics or path != (METRIC,)):
-        return columns.array(text), [(value,) for value in columns.values(text)]
+    if path in _TEXTS:
+        name = _TEXTS[path]
+        values = columns.values(name)
+        # Without metrics, this may be an unknown key: earlier versions have no metrics.
+        if path != (METRIC,) or values != [None]:
+            return columns.array(name), [(value,) for value in values]
     if path in _NUMBERS:
         return _numbers(columns, _NUMBERS[path])
     return bytes(columns.records), [()]

@@ -22,7 +22,7 @@ from fastrec.judge.batch import Batch, FilteredOut
 from fastrec.judge.findings import label_code
 from fastrec.normalize.options import LineSettings
 from fastrec.normalize.results import LineStatistics
-from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.sources.shard import Shard
 from fastrec.storage import sha256_of_file
@@ -51,13 +51,11 @@ def trusted_columns(part: Shard, lines: LineSettings) -> PartColumns | None:
     return columns if is_sure else None
 
 
-def choose_records(
-    columns: PartColumns, part: Shard, filters: Filters, target: Schema
-) -> bytes | None:
+def choose_records(columns: PartColumns, part: Shard, filters: Filters) -> bytes | None:
     """A byte of each record of a part: 1 if it matches all filters, else 0; None if all do."""
     if not filters:
         return None
-    matching = match_columns(columns, filters, has_metrics=target is NEWEST_SCHEMA)
+    matching = match_columns(columns, filters)
     chosen = bytearray(columns.records)
     for position in matching.positions:
         chosen[position] = 1
