@@ -79,10 +79,7 @@ class QuestionTable:
         self.evaluations: Sequence[EvaluationSummary] = count_evaluations(selection, self._records)
         self.scopes = list(map(scope_of, self.evaluations))
         self.models = sorted({model for scope in self.scopes for model in scope.models})
-        self._numbers = {
-            (scope.evaluation_name, scope.metric): number
-            for number, scope in enumerate(self.scopes)
-        }
+        self._numbers = {name: number for number, name in enumerate(selection.scopes)}
         self._lock = threading.RLock()
         self._facts = lru_cache(_KEPT)(self._find_facts)
         self._ids = lru_cache(_KEPT)(self._choose)

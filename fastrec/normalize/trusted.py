@@ -56,15 +56,13 @@ def choose_records(columns: PartColumns, part: Shard, filters: Filters) -> bytes
     if not filters:
         return None
     matching = match_columns(columns, filters)
-    chosen = bytearray(columns.records)
-    for position in matching.positions:
-        chosen[position] = 1
+    left = set(matching.positions)
     if matching.to_read:
         # An entry of the manifest, too, says how large the part is.
         file = PartFile(part.path, cast("PartEntry", part.listed))
-        for position in unmatched(file, columns, matching.to_read, filters):
-            chosen[position] = 0
-    return bytes(chosen) if 0 in chosen else None
+        left.difference_update(unmatched(file, columns, matching.to_read, filters))
+    chosen = bytes(map(left.__contains__, range(columns.records)))
+    return chosen if 0 in chosen else None
 
 
 def count_records(
