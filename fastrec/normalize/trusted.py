@@ -9,13 +9,10 @@ judge would say: a line may be too long, or have a label that leaves its version
 
 from collections import Counter
 from itertools import compress
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from fastrec.corpus.column_filter import match_columns
 from fastrec.corpus.columns import PartColumns, listed_columns
-from fastrec.corpus.manifest import PartEntry
-from fastrec.corpus.reader import unmatched
-from fastrec.corpus.scan import PartFile
 from fastrec.errors import CorpusError
 from fastrec.filters import Filters
 from fastrec.judge.batch import Batch, FilteredOut
@@ -26,6 +23,9 @@ from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.sources.shard import Shard
 from fastrec.storage import sha256_of_file
+
+if TYPE_CHECKING:
+    from fastrec.corpus.manifest import PartEntry
 
 
 def trusted_columns(part: Shard, lines: LineSettings) -> PartColumns | None:
@@ -58,6 +58,9 @@ def choose_records(columns: PartColumns, part: Shard, filters: Filters) -> bytes
     matching = match_columns(columns, filters)
     left = set(matching.positions)
     if matching.to_read:
+        from fastrec.corpus.reader import unmatched  # noqa: PLC0415 - few filters need it
+        from fastrec.corpus.scan import PartFile  # noqa: PLC0415
+
         # An entry of the manifest, too, says how large the part is.
         file = PartFile(part.path, cast("PartEntry", part.listed))
         left.difference_update(unmatched(file, columns, matching.to_read, filters))
