@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import fastrec
 from fastrec.answers import selection
+from fastrec.corpus import reader
 from fastrec.errors import UsageError, nearest
 from tests.answers.small import answer, make_corpus
 from tests.running import run_here
@@ -36,7 +37,7 @@ def _no_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("texts are read")
 
-    for module in ("answers.selection", "commands.cat"):
+    for module in ("answers.selection", "commands.cat", "corpus.reader"):
         monkeypatch.setattr(f"fastrec.{module}.lines_of", fail)
 
 
@@ -85,13 +86,14 @@ def test_conditions_are_read_in_the_chosen_evaluation_only(
     command: str, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    plain = selection.lines_of
+    plain = reader.lines_of
 
     def counting(part, columns, positions):
         read.extend(positions)
         return plain(part, columns, positions)
 
-    monkeypatch.setattr(selection, "lines_of", counting)
+    for module in (selection, reader):
+        monkeypatch.setattr(module, "lines_of", counting)
     question = ["id of sums 1"] if command == "show" else []
     where = ["--evaluation", "sums", "--where", "output.raw~small"]
     done = run_here(command, corpus, *question, *where)
