@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fastrec.errors import need
-from fastrec.html import Html
-from fastrec.templates import render_template
+from fastrec.pages import render_template
+from fastrec.pages.html import Html
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 from fastrec.corpus.reader import CorpusReader
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.notebook import html_table
+from fastrec.pages import render_template
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.summary.present_choice import choose, names_of
 from fastrec.summary.present_ranking import facts_of, rank
-from fastrec.templates import render_template
 
 if TYPE_CHECKING:
     from fastrec.answers.arrays import Columns

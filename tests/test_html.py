@@ -10,11 +10,11 @@ import pytest
 from jinja2 import UndefinedError
 
 import fastrec
-from fastrec.html import Cell, Html, escaped, exact, number_cell
-from fastrec.svg import Scale
-from fastrec.templates import render_macro, render_template
+from fastrec.pages import render_macro, render_template
+from fastrec.pages.html import Cell, Html, escaped, exact, number_cell
+from fastrec.pages.svg import Scale
 
-TEMPLATES = Path(fastrec.__file__).parent / "templates"
+TEMPLATES = Path(fastrec.__file__).parent / "pages/templates"
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,11 @@ from fastrec.answers.table import Scope
 from fastrec.answers.values import value_blocks
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import Filters
-from fastrec.html import Html
 from fastrec.limits import current_limits
 from fastrec.notebook import Rows, Tabular
+from fastrec.pages import render_macro, render_template
+from fastrec.pages.html import Html
+from fastrec.pages.svg import heat_class
 from fastrec.statistics.bootstrap import DRAWS, draw_means, interval_ends
 from fastrec.statistics.exact import exact_mean, to_double
 from fastrec.statistics.p_values import Array, Bools
@@ -50,8 +52,6 @@ from fastrec.statistics.ranks import (
 )
 from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.present_ranking import rank_text
-from fastrec.svg import heat_class
-from fastrec.templates import render_macro, render_template
 from fastrec.wording import cluster_in_words, even_scores, metrics_of, title_of, value_text
 
 BUNDLES = 10_000

@@ -21,7 +21,9 @@ from fastrec.answers.records import ANSWERS
 from fastrec.answers.table import Query
 from fastrec.answers.values import value_blocks
 from fastrec.errors import counted
-from fastrec.html import Cell, Html, number_cell
+from fastrec.pages import render_macro, render_template
+from fastrec.pages.html import Cell, Html, number_cell
+from fastrec.pages.svg import WIDTH, Scale, Spot, heat_class, scatter
 from fastrec.summary.present_ranking import (
     EvaluationStats,
     ModelStats,
@@ -30,8 +32,6 @@ from fastrec.summary.present_ranking import (
     legend,
     unranked_in_words,
 )
-from fastrec.svg import WIDTH, Scale, Spot, heat_class, scatter
-from fastrec.templates import render_macro, render_template
 from fastrec.wording import cost_text, latency_text
 
 MOST_ROWS = 1_000  # models of a table

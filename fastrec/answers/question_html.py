@@ -9,8 +9,8 @@ from importlib.resources import files
 
 from fastrec._version import __version__
 from fastrec.answers.shown import ShownQuestion, tally_facts
-from fastrec.html import Html
-from fastrec.templates import render_macro, render_template
+from fastrec.pages import render_macro, render_template
+from fastrec.pages.html import Html
 
 _LONGEST = 50_000  # characters of a text in a file
 
@@ -19,7 +19,9 @@ def question_file(questions: Sequence[ShownQuestion], corpus: str) -> bytes:
     """Make a page of questions with all their answers; `corpus` is the name of the corpus."""
     page = render_template(
         "question_page.html",
-        style=Html(files("fastrec.answers").joinpath("question.css").read_text(encoding="utf-8")),
+        style=Html(
+            files("fastrec.pages").joinpath("templates", "question.css").read_text(encoding="utf-8")
+        ),
         questions=questions,
         bodies=[question_body(question, _LONGEST) for question in questions],
         tally_facts=tally_facts,

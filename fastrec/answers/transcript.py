@@ -8,6 +8,7 @@ to.
 import re
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
+from operator import itemgetter
 from string import ascii_uppercase
 from typing import Any
 
@@ -242,29 +243,25 @@ def _match_results(turns: list[Turn], ids: list[list[str]]) -> None:
     the first open call of the last group that has one. So repeated ids, and calls that were never
     answered, do not shift the results after them.
     """
-    groups: list[list[Call]] = [[]]  # open calls
+    open_calls: list[tuple[int, Call]] = []  # each with the number of its group
+    group = 0
     for position, (turn, wanted) in enumerate(zip(turns, ids, strict=True)):
         if wanted or turn.role in ("tool", "function"):
             turn.answers_call = ", ".join(wanted) or None
             turn.failed = is_failure(turn.text)
             for wanted_id in wanted or [""]:
-                fitting = (
-                    (group, call)
-                    for group in reversed(groups)
-                    for call in group
-                    if wanted_id in ("", call.id)
-                )
-                group, call = next(fitting, (None, None))
-                if group and call:
-                    group.remove(call)
+                fitting = [pair for pair in open_calls if wanted_id in ("", pair[1].id)]
+                if fitting:
+                    pair = max(fitting, key=itemgetter(0))  # the first one of the last group
+                    open_calls.remove(pair)
+                    call = pair[1]
                     call.result = turn.text
                     call.result_turn = position
                     call.failed = turn.failed
                     turn.is_result = True
                     turn.answers_call = turn.answers_call or call.id or None
-            if groups[-1]:
-                groups.append([])
-        groups[-1].extend(turn.calls)
+            group = position
+        open_calls += [(group, call) for call in turn.calls]
 
 
 def _unknown(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

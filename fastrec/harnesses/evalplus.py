@@ -56,7 +56,7 @@ def logs_of(files: Files) -> Grouped:
 def read(log: Log) -> Reading:
     document = _document(log.path)
     attempts = {task: _attempts(results) for task, results in as_object(document["eval"]).items()}
-    beside = _document(log.files[1].path) if len(log.files) > 1 else Fields()
+    beside = _document(log.paths.get("pass_at_k"))
     task_id = next(iter(attempts), "")
     if not task_id:
         raise LogError(log.path, "has no results of tasks (eval)")

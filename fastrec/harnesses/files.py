@@ -32,8 +32,13 @@ _decode_any = decoder(Any)
 _decode_object = decoder(JsonObject)
 
 
-def read_object(path: str, what: str) -> Fields:
-    """Read a JSON object; LogError if there is something else. `what` names it."""
+def read_object(path: str | None, what: str) -> Fields:
+    """Read a JSON object; LogError if there is something else. `what` names it.
+
+    Without a path, it is empty.
+    """
+    if path is None:
+        return Fields()
     return Fields(
         read_document(path, _decode_object, f"this is no {what}, or it is cut or damaged")
     )

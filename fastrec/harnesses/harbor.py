@@ -69,7 +69,7 @@ def read(log: Log) -> Reading:
     *system, dataset = _names(first)
     if not system:
         raise LogError(log.path, "does not name the agent (agent_info.name)")
-    job = _document(log.files[-1].path) if log.files[-1].role == "job" else Fields()
+    job = _document(log.paths.get("job"))
     stats = as_object(as_object(job["stats.evals"]).get(log.task))
     figures = pass_at_k("reward", stats["pass_at_k"])
     for stated in stats.objects("metrics"):

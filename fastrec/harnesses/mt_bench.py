@@ -97,9 +97,8 @@ def score_of(row: Fields, problem: str) -> Score:
 
 def read(log: Log) -> Reading:
     rows, questions, answers = judged_rows(log)
-    judges = {spell(as_list(row["judge"])[:1]) for row in rows}
-    named = as_list(rows[0]["judge"])
-    judge = spell(named[0]) if len(judges) == 1 and named else ""
+    judges = {spell(name) for row in rows for name in as_list(row["judge"])[:1]}
+    judge = judges.pop() if len(judges) == 1 else ""
     return LogPlan(
         run=RunInfo(
             task="mt_bench",

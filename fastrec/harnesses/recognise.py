@@ -14,7 +14,7 @@ from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
 from fastrec.storage.base import read_at
 
-_MOST_FOOTER = 1 << 20  # bytes of the footer of a Parquet file: the schema comes first
+_MOST_FOOTER = 4 << 20  # bytes of the end of a Parquet file that are looked at
 _ZSTD_BLOCK = 128 << 10  # the most bytes of a block, and a part of one gives no text
 
 
@@ -82,11 +82,10 @@ def _has_details(path: str) -> bool:
     Only workers may use pyarrow to find out.
     """
     with storage_of(path).open_reader(path) as file:
-        length = int.from_bytes(read_at(file, 8, max(0, file.size - 8))[:4], "little")
-        start = file.size - 8 - length
-        footer = read_at(file, min(length, _MOST_FOOTER), start) if start > 0 else b""
+        end = read_at(file, _MOST_FOOTER, max(0, file.size - _MOST_FOOTER))
+    start = max(0, len(end) - 8 - int.from_bytes(end[-8:-4], "little"))
     # Names in the footer have their length before them (Thrift's compact protocol).
     return any(
-        all(bytes([len(name)]) + name.encode() in footer for name in layout)
+        all(bytes([len(name)]) + name.encode() in end[start:] for name in layout)
         for layout in harness_named("lighteval").LAYOUTS
     )

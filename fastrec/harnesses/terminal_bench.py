@@ -61,8 +61,7 @@ def _rows(log: Log) -> list[Fields]:
 
 
 def read(log: Log) -> Reading:
-    last = log.files[-1]
-    about = _document(last.path) if last.role == "metadata" else Fields()
+    about = _document(log.paths.get("metadata"))
     folders = re.findall(_FOLDER, f"{log.path}/")
     in_path = folders[-1] if folders else (None, None)
     agent = about["agent_name"] or in_path[0]

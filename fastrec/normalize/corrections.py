@@ -237,7 +237,9 @@ def unused_rules(rules: Sequence[NameRule], counts: Counter[str]) -> list[str]:
     return [f"--map: no record has these names: {', '.join(unused)}"] if unused else []
 
 
-class Label(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Label(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """A corrected verdict, in a line of the file of `--labels`."""
 
     evaluation: str  # The `evaluation_name`.

@@ -26,7 +26,7 @@ from fastrec.corpus.manifest import read_manifest, read_summary
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.judge.findings import CODES
 from fastrec.limits import Limits
-from fastrec.svg import Spot, scatter
+from fastrec.pages.svg import Spot, scatter
 from tests.running import make_page, run_command
 from tests.samples import sample, sample_of
 from tests.sizes import examples

@@ -19,8 +19,8 @@ import fastrec
 from fastrec.answers.choosing import open_index
 from fastrec.answers.table import Query
 from fastrec.commands.view.question_page import are_unique
-from fastrec.html import multiline
-from fastrec.markdown import markdown
+from fastrec.pages.html import multiline
+from fastrec.pages.markdown import markdown
 from tests.commands.test_view import Elements, hash_of, links_in
 from tests.commands.viewing import (
     HOSTILE,

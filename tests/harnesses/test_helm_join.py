@@ -5,7 +5,6 @@ files have them.
 from __future__ import annotations
 
 import random
-import sys
 
 import pytest
 
@@ -220,26 +219,3 @@ def test_requests_of_one_key_belong_together_wherever_they_are(tmp_path, monkeyp
         [f"id{n} 0", f"id{n} 1"] for n in range(10)
     ]
     assert all(one["input"]["formatted"].startswith("Question: ") for one in found.records)
-
-
-def test_a_million_samples_fit_into_memory():
-    """Of the numbers of samples and the ranges in both files, about 200 bytes per sample with two
-    entries.
-    """
-    requests = helm.FileIndex()
-    entries = helm.FileIndex()
-    count = 20_000
-    samples = {number * 0x9E3779B97F4A7C15 % (1 << 64): number for number in range(count)}
-    for number in range(count):
-        requests.add(number * 5000, 5000, number)
-    for number in range(2 * count):
-        entries.add(number * 4000, 4000, number % count)
-    held = sys.getsizeof(samples) + sum(map(sys.getsizeof, (*samples, *samples.values())))
-    for one in (requests, entries):
-        held += sum(
-            some.buffer_info()[1] * some.itemsize for some in (one.starts, one.sizes, one.samples)
-        )
-    assert held / count < 200
-    slices = helm.cut(count, requests, entries, helm._SLICE_BYTES)
-    assert len(slices) == -(-count * 13000 // helm._SLICE_BYTES) or len(slices) < 40
-    assert all(len(ranges) == 1 and len(scores) == 2 for ranges, scores in slices)

@@ -386,9 +386,11 @@ def test_dates_and_decimals_of_parquet_are_plain_texts(tmp_path: Path) -> None:
         ('{"a":1}\n{"b":2}', {1: 1, 2: 1}),
     ],
 )
-def test_a_row_is_a_line(text: str, rows: dict[int, int]) -> None:
+def test_a_row_is_a_line(text: str, rows: dict[int, int], tmp_path: Path) -> None:
     """Objects that share a line or have several are no rows."""
-    _, found = table._rows_in(text.encode())
+    path = tmp_path / "t.jsonl"
+    path.write_text(text)
+    found = table._json_rows(str(path), table._WHOLE)
     assert {number: int(isinstance(row, dict)) for number, row in found} == rows
 
 
@@ -588,7 +590,7 @@ def csv_rows() -> list[tuple[int, list[str]]]:
     """The rows of a table whose blocks are those of a replaced `shard_at`, each with its first
     line.
     """
-    return list(table._csv_cells("t.csv", table._Lines("t.csv", table._WHOLE), ","))
+    return list(table._csv_cells("t.csv", table._WHOLE, ","))
 
 
 csv_text = st.text(st.sampled_from('a,;"\n\r é\x85\u2028\x00'), max_size=40)

@@ -83,21 +83,19 @@ def labelled_lines(recipe: Recipe) -> Iterator[tuple[str, bytes]]:
     another spelling. A conflict has the identity of an earlier record and another answer.
     """
     source = _Source(recipe)
-    kinds = (
-        (recipe.rejects, source.invalid),
-        (recipe.duplicates, source.duplicate),
-        (recipe.conflicts, source.conflict),
-        (recipe.blanks, source.blank),
-    )
     for _ in range(recipe.records):
         number = source.rng.random()
-        for share, make in kinds:
-            if number < share:
+        for share, make in (
+            (recipe.rejects, source.invalid),
+            (recipe.duplicates, source.duplicate),
+            (recipe.conflicts, source.conflict),
+            (recipe.blanks, source.blank),
+            (1.0, source.record),
+        ):
+            number -= share
+            if number < 0:
                 yield make()
                 break
-            number -= share
-        else:
-            yield source.record()
 
 
 class _Source:
@@ -175,8 +173,9 @@ class _Source:
         if self.is_later:
             kind = self.rng.choice(kinds)
             answer = self.compose(kind)
-            fitting = (row for row in self.invalid_lines if kind in row.types)
-            row = next(row for row in fitting if row.fits(answer.schema))
+            row = next(
+                row for row in self.invalid_lines if kind in row.types and row.fits(answer.schema)
+            )
         else:
             row = next(self.invalid_lines)
             kind = row.types[0] if len(row.types) == 1 else self.rng.choice(kinds)

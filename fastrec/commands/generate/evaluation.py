@@ -2,8 +2,8 @@
 
 Every model has an ability, every question a difficulty. Together they give the probability of a
 right answer, so models differ as in real results, and some questions are hard for all of them.
-`TASKS` make questions that can be read. `_random_task` makes questions of random words at high
-speed, with lengths and scripts as in real data, for benchmarks; nothing in them means anything.
+`TASKS` make questions that can be read. `_worded_task` puts random words in place of their texts,
+with lengths and scripts as in real data, for benchmarks; nothing in them means anything.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fastrec.commands.generate import tasks
-from fastrec.commands.generate.producers import Producer, Record
+from fastrec.commands.generate.producers import Producer
 from fastrec.commands.generate.tasks import STYLES, Reply, Task, Trial
 from fastrec.commands.generate.text import PhraseTable, PhraseTables, Rng, phrase_tables, table
 
@@ -30,7 +30,6 @@ _ERRORS = (
 )
 _REFUSAL = "I am sorry, but I cannot help with that."
 _GUESSED = 0.2  # how often a model that does not know the answer chooses the right one
-_BYTES_PER_TOKEN = 4
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +41,6 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     question_size: int
     answer_size: int
     world: bool = False
-    choices: bool = False
     graded: bool = False
     integer_ids: bool = False
     metrics: dict[str, float] = {}
@@ -99,7 +97,7 @@ class QuestionBank:
         self._tasks = TASKS
         if text == "words":
             tables = phrase_tables(seed)
-            self._tasks = {row.name: partial(_random_task, tables, row) for row in rows}
+            self._tasks = {row.name: partial(_worded_task, tables, row) for row in rows}
         self._texts: set[str] = set()
         self._questions: dict[str, list[Question]] = {}
         self._asked: Counter[str] = Counter()
@@ -107,10 +105,10 @@ class QuestionBank:
             # Types outside the mix get a few questions too, because some invalid lines need them.
             count = max(2, total * mixes[mix].get(kind, 1) // 25)
             evaluations = [row for row in rows if row.interaction_type == kind]
-            self._questions[kind] = []
-            for place in range(count):
-                number, which = divmod(place, len(evaluations))
-                self._questions[kind].append(self._question(evaluations[which], number))
+            self._questions[kind] = [
+                self._question(evaluations[place % len(evaluations)], place // len(evaluations))
+                for place in range(count)
+            ]
 
     def _question(self, evaluation: Evaluation, number: int) -> Question:
         rng = self._rng
@@ -159,60 +157,21 @@ def answer_of(rng: Rng, producer: Producer, question: Question) -> Reply:
     return given
 
 
-# Questions of random words.
-
-_TOOLS = ("search", "lookup_item", "update_item", "run_command", "calculate")
-
-
-def _random_task(tables: PhraseTables, evaluation: Evaluation, rng: Rng, _: int) -> Task:
+def _worded_task(tables: PhraseTables, evaluation: Evaluation, rng: Rng, number: int) -> Task:
+    """Make a task of the evaluation, with random words in place of its texts."""
+    task = TASKS[evaluation.name](rng, number)
     phrases = rng.choice(tables.world if evaluation.world else tables.latin)
-    write = partial(phrases.write, rng)
-    size = evaluation.question_size
-    raw = write(rng.long_tail(size, 8 * size)) + "?"
-    choices = None
-    size = evaluation.answer_size if evaluation.graded else 8
-    reference = write(rng.long_tail(size, 4 * size))
-    if evaluation.choices:
-        choices = [write(rng.between(1, 5)) for _ in range(4)]
-        reference = rng.choice("ABCD")
-    tags = [write(1) for _ in range(rng.below(4))]
-    answer = partial(_random_answer, tables.log, evaluation, phrases)
-    return Task(raw, reference, write(1), tags, answer, choices)
-
-
-def _random_answer(
-    log: PhraseTable, evaluation: Evaluation, phrases: PhraseTable, trial: Trial
-) -> Reply:
-    rng = trial.rng
     size = evaluation.answer_size
-    kind = evaluation.interaction_type
 
-    def write(typical: int, longest: int) -> str:
-        return phrases.write(rng, rng.long_tail(typical, longest))
+    def write(size: int, table: PhraseTable = phrases) -> str:
+        return table.write(rng, rng.long_tail(size, 40 * size))
 
-    turns: list[Record] = []
-    if kind != "single_turn":
-        said = [write(size // 2, 20 * size) for _ in range(2 * rng.long_tail(4, 24))]
-        turns = tasks.conversation(*said)
-    if kind == "agentic":
-        for _ in range(rng.long_tail(7, 90)):
-            calls = [_random_call(rng, log) for _ in range(2 if rng.chance(0.15) else 1)]
-            comment = write(10, 30) if rng.chance(0.5) else ""
-            output = log.write(rng, rng.long_tail(50, 900))
-            turns[2:2] = tasks.tool_turns(calls, comment, output)
-    extracted = rng.choice("ABCD") if evaluation.choices else str(rng.below(1000))
-    score = rng.below(5) / 4 if evaluation.graded else trial.succeeds()
-    return Reply(write(size, 12 * size), extracted, score, write(2 * size, 20 * size), turns)
+    def answer(trial: Trial) -> Reply:
+        reply = task.answer(trial)
+        turns = [
+            {**turn, "content": write(300, tables.log) if turn["role"] == "tool" else write(size)}
+            for turn in reply.turns
+        ]
+        return reply._replace(text=write(size), reasoning=write(2 * size), turns=turns)
 
-
-def _random_call(rng: Rng, log: PhraseTable) -> Record:
-    weights = [round(rng.random(), 3), 1, 1.0]
-    return {
-        "id": f"call_{rng.bits(48):012x}",
-        "name": rng.choice(_TOOLS),
-        "arguments": {
-            "query": log.write(rng, rng.between(1, 12)),
-            "limit": rng.between(1, 50),
-            "options": {"strict": rng.chance(0.5), "after": None, "Weights": weights},
-        },
-    }
+    return task._replace(raw=write(evaluation.question_size) + "?", answer=answer)

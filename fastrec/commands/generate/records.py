@@ -66,9 +66,9 @@ def _add_answer(producer: Producer, question: Question, reply: Reply, record: Re
     score = reply.score if graded else producer.score(bool(reply.score))
     verdict = {"score": score, "is_correct": score >= 0.5}
     is_single = record["interaction_type"] == "single_turn"
-    answer: Record = {"raw": reply.text}
-    if not is_single:
-        answer = {"role": "assistant", "content": reply.text}
+    answer: Record = {"role": "assistant", "content": reply.text}
+    if is_single:
+        answer = {"raw": reply.text}
     if reply.reasoning is not None:
         answer["reasoning_trace"] = reply.reasoning
     elif "nulls" in producer.habits:
@@ -76,22 +76,23 @@ def _add_answer(producer: Producer, question: Question, reply: Reply, record: Re
             ["reasoning_trace"] if is_single else ["reasoning_trace", "tool_calls"]
         )
     turn_idx = len(reply.turns)
-    source = "output.raw"
-    record |= {"output": answer, "interactions": None}
+    turns = [{"turn_idx": number, **turn} for number, turn in enumerate([*reply.turns, answer])]
     if not is_single:
-        turns = [{"turn_idx": number, **turn} for number, turn in enumerate([*reply.turns, answer])]
-        record |= {"output": None, "interactions": turns}
-        source = f"interactions[{turn_idx}].content"
         calls = sum(len(turn.get("tool_calls") or ()) for turn in turns)
         verdict |= {"num_turns": len(turns), "tool_calls_count": calls}
     attribution = {
         "turn_idx": turn_idx,
-        "source": source,
+        "source": "output.raw" if is_single else f"interactions[{turn_idx}].content",
         "extracted_value": reply.extracted,
         "extraction_method": question.evaluation.method,
         "is_terminal": True,
     }
-    record |= {"answer_attribution": [attribution], "evaluation": verdict}
+    record |= {
+        "output": answer if is_single else None,
+        "interactions": None if is_single else turns,
+        "answer_attribution": [attribution],
+        "evaluation": verdict,
+    }
 
 
 def _add_measures(rng: Rng, producer: Producer, raw: str, reply: Reply, record: Record) -> None:

@@ -9,7 +9,7 @@ common knowledge in our own words.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from itertools import compress, zip_longest
+from itertools import chain, compress, cycle, zip_longest
 from operator import add, floordiv, mul, sub, truediv
 from typing import Any, NamedTuple
 
@@ -28,10 +28,6 @@ class Trial(NamedTuple):
     rng: Rng
     ability: float
     style: int
-
-    def succeeds(self) -> bool:
-        """Decide whether the answer, or one point of it, is right."""
-        return self.rng.chance(self.ability)
 
 
 class Reply(NamedTuple):
@@ -130,7 +126,7 @@ def _answer(script: Facts, mistake: Mistake | None, trial: Trial) -> Reply:
     style = trial.style
     facts = dict(script)
     points = facts.get("points", [""])
-    successes = [trial.succeeds() for _ in points]
+    successes = [rng.chance(trial.ability) for _ in points]
     count = sum(successes)
     facts["made"] = list(compress(points, successes))
     if "said" in facts:  # a wrong and a right text for each point
@@ -143,7 +139,11 @@ def _answer(script: Facts, mistake: Mistake | None, trial: Trial) -> Reply:
         mistake(rng, facts)
     else:
         _set_outcome(rng, facts.get("scale", ("wrong", "right"))[count], facts)
-    turns = conversation(*(_fill(text, facts) for text in facts.get("turns", ())))
+    roles = chain(["system"], cycle(["user", "assistant"]))
+    turns = [
+        {"role": role, "content": _fill(text, facts)}
+        for text, role in zip(facts.get("turns", ()), roles, strict=False)
+    ]
     for step in facts.get("steps", ()):
         is_allowed = facts["outcome"] in step.get("when", facts["outcome"])
         if is_allowed and ("chance" not in step or rng.chance(step["chance"])):
@@ -158,14 +158,6 @@ def _answer(script: Facts, mistake: Mistake | None, trial: Trial) -> Reply:
     return Reply(text, facts.get("value", text), count / len(points), reasoning, turns)
 
 
-def conversation(*contents: str) -> list[Record]:
-    """Turns of a system prompt, then of user and assistant in turn."""
-    roles = ("system", *("user", "assistant") * len(contents))
-    return [
-        {"role": role, "content": content} for role, content in zip(roles, contents, strict=False)
-    ]
-
-
 def _turns(step: Facts, facts: Facts, trial: Trial) -> list[Record]:
     """The turns of a step: calls of tools, which may fail the first time, and their outputs."""
     rng = trial.rng
@@ -173,7 +165,7 @@ def _turns(step: Facts, facts: Facts, trial: Trial) -> list[Record]:
     comment = step.get("comment", "") if trial.style or "always" in step else ""
     calls = _calls(step, facts, rng)
     if "fails" in step and rng.chance(step["fails"]):
-        turns = tool_turns(calls, comment.format(**facts), step["error"].format(**facts))
+        turns = _tool_turns(calls, comment, step["error"], facts)
         if "retry" not in step:
             _set_outcome(rng, "gives up", facts)
             return turns
@@ -181,7 +173,7 @@ def _turns(step: Facts, facts: Facts, trial: Trial) -> list[Record]:
         calls = _calls(step, facts, rng)
     _draw(rng, step.get("draw", {}), facts)
     if calls:
-        turns += tool_turns(calls, comment.format(**facts), step["output"].format(**facts))
+        turns += _tool_turns(calls, comment, step["output"], facts)
     return turns
 
 
@@ -196,14 +188,14 @@ def _calls(step: Facts, facts: Facts, rng: Rng) -> list[Record]:
     return calls
 
 
-def tool_turns(calls: list[Record], comment: str, output: str) -> list[Record]:
+def _tool_turns(calls: list[Record], comment: str, output: str, facts: Facts) -> list[Record]:
     """A turn with the calls, and a turn with what the tools returned."""
     turn: Record = {"role": "assistant", "tool_calls": calls}
     if comment:
-        turn["content"] = comment
+        turn["content"] = comment.format(**facts)
     ids = [call["id"] for call in calls]
     called = ids[0] if len(ids) == 1 else ids
-    return [turn, {"role": "tool", "content": output, "tool_call_id": called}]
+    return [turn, {"role": "tool", "content": output.format(**facts), "tool_call_id": called}]
 
 
 # Questions about facts with four choices. Wrong choices are values of similar rows of the same

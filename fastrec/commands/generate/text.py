@@ -45,10 +45,10 @@ class Rng:
 
     def between(self, low: int, high: int, step: int = 1) -> int:
         """An integer in `[low, high]`, a multiple of `step` above `low`."""
-        return low + step * int(self.random() * ((high - low) // step + 1))
+        return low + step * self.below((high - low) // step + 1)
 
     def choice(self, items: Sequence[T]) -> T:
-        return items[int(self.random() * len(items))]
+        return items[self.below(len(items))]
 
     def skewed_choice(self, items: Sequence[T]) -> T:
         """An item, early ones far more often: close enough to Zipf's law for word lists."""
@@ -65,7 +65,7 @@ class Rng:
     def shuffled(self, items: Sequence[T]) -> list[T]:
         result = list(items)
         for last in range(len(result) - 1, 0, -1):
-            other = int(self.random() * (last + 1))
+            other = self.below(last + 1)
             result[last], result[other] = result[other], result[last]
         return result
 
@@ -75,8 +75,7 @@ class _Script(NamedTuple):
 
     words: str
     glue: str = " "
-    stop: str = "."
-    comma: str = ","
+    marks: Sequence[str] = (".", ",")
     extras: Sequence[str] = ()
     endings: Sequence[str] = ("",)
 
@@ -121,11 +120,8 @@ def _phrase(rng: Rng, script: _Script, words: Sequence[str]) -> str:
         rng.skewed_choice(words) + rng.choice(script.endings) for _ in range(rng.between(1, 2))
     ]
     number = rng.random()
-    if number < 0.10:
-        phrase[-1] += script.stop
-        phrase.append(rng.skewed_choice(words).capitalize())
-    elif number < 0.17:
-        phrase[-1] += script.comma
+    if number < 0.17:
+        phrase[-1] += rng.choice(script.marks)
     elif number < 0.20:
         phrase.append(str(rng.between(2, 999)))
     elif number < 0.24 and script.extras:

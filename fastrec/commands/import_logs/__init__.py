@@ -90,13 +90,6 @@ _LEVEL = 1  # 1.4 to 2 times as fast as level 3, for 2 to 4 % more bytes
 _JOB_BYTES = 4 << 20
 
 
-class PlannedLog(msgspec.Struct):
-    stable_id: str = ""  # of the content of all its files
-    plan: LogPlan | None = None
-    problem: str = ""
-    skipped: str = ""  # the kind of a file that is no table
-
-
 class ConvertTask(msgspec.Struct, frozen=True):
     """Converts a slice of a log."""
 
@@ -180,18 +173,27 @@ class ShardTask(msgspec.Struct, frozen=True):
             shard.write(stream.flush())
 
 
+class _Job(msgspec.Struct):
+    """A log to import, and what was done of it."""
+
+    log: Log
+    plan: LogPlan
+    stable_id: str  # of the content of all its files
+    slices: list[Converted] = []
+    account: ImportedLog | None = None
+
+
 @collector_off()
-def plan_log(log: Log) -> PlannedLog:
+def plan_log(log: Log) -> _Job | BadLog | str:
+    """Plan a log, or say why it cannot be imported, or the kind of a file that is no table."""
     harness = harness_named(log.harness)
     try:
-        return PlannedLog(
-            plan=harness.plan(log) if hasattr(harness, "plan") else harness.read(log)[0],
-            stable_id=_stable_id(log),
-        )
+        plan = harness.plan(log) if hasattr(harness, "plan") else harness.read(log)[0]
+        return _Job(log, plan, _stable_id(log))
     except NotATableError as exc:
-        return PlannedLog(skipped=exc.reason)
+        return exc.reason
     except _FAILURES as exc:
-        return PlannedLog(problem=_reason(exc, log))
+        return BadLog(utf8(log.path), _reason(exc, log))
 
 
 def _stable_id(log: Log) -> str:
@@ -213,16 +215,6 @@ def _reason(exc: Exception, log: Log) -> str:
         exc = LogError(str(exc.filename or log.path), f"cannot be read: {exc.strerror or exc}")
     assert isinstance(exc, LogError | ShardError)
     return exc.reason if exc.path == log.path else str(exc)
-
-
-class _Job(msgspec.Struct):
-    """A log to import, and what was done of it."""
-
-    log: Log
-    plan: LogPlan
-    stable_id: str
-    slices: list[Converted] = []
-    account: ImportedLog | None = None
 
 
 def _account_of(job: _Job, total: Converted) -> ImportedLog:
@@ -290,7 +282,7 @@ class _Importer:
     def __init__(
         self,
         found: Found,
-        planned: Sequence[PlannedLog],
+        planned: Sequence[_Job | BadLog | str],
         output: ImportOutput,
         **choices: Any,
     ) -> None:
@@ -391,26 +383,27 @@ class _Importer:
         self._shards.append(ShardTask(join(self._output.shards, job.account.file), files, notes))
 
 
-def _distinct(found: Found, planned: Sequence[PlannedLog]) -> tuple[dict[int, _Job], Texts]:
+def _distinct(
+    found: Found, planned: Sequence[_Job | BadLog | str]
+) -> tuple[dict[int, _Job], Texts]:
     """The logs to import, by position: intact, and each content once; then the others' copies."""
-    first: dict[tuple[str, str], int] = {}
+    first: dict[tuple[str, str], _Job] = {}
     jobs: dict[int, _Job] = {}
     same_logs = {}
     # A column that only some tables lack is noted.
-    absent = [set(log.plan.absent) for log in planned if log.plan]
-    lacking = set.intersection(*absent) if absent else set[str]()
-    for number, (log, own) in enumerate(zip(found.logs, planned, strict=True)):
-        path = utf8(log.path)
-        if own.skipped:
-            found.skip(own.skipped, log.path)
-        elif own.plan is None:
-            found.bad.append(BadLog(path, own.problem))
+    absent = [{*job.plan.absent} for job in planned if isinstance(job, _Job)]
+    lacking = set.intersection(*absent) if absent else ()
+    for number, job in enumerate(planned):
+        if isinstance(job, str):
+            found.skip(job, found.logs[number].path)
+        elif isinstance(job, BadLog):
+            found.bad.append(job)
         elif lacking:
-            found.bad.append(BadLog(path, own.plan.absent[min(lacking)]))
-        elif (same := first.setdefault((log.harness, own.stable_id), number)) != number:
-            same_logs[path] = utf8(found.logs[same].path)
+            found.bad.append(BadLog(utf8(job.log.path), job.plan.absent[min(lacking)]))
+        elif (same := first.setdefault((job.log.harness, job.stable_id), job)) is not job:
+            same_logs[utf8(job.log.path)] = utf8(same.log.path)
         else:
-            jobs[number] = _Job(log, own.plan, own.stable_id)
+            jobs[number] = job
     return jobs, same_logs
 
 
@@ -474,8 +467,8 @@ def import_logs(
                 f"{kind}: {listed(files, _FEW)}" for kind, files in result.skipped_files.items()
             )
             raise UsageError(f"all files are left out; {kinds}; --guess proposes options")
-        _check_choices(patterns, chosen or (), result)
         if result.logs:  # otherwise an earlier import stays as it is
+            _check_choices(patterns, chosen or (), result.logs)
             opened.publish(result)
     return result
 
@@ -520,17 +513,15 @@ def guess_columns(paths: Sequence[str], output: str) -> list[str]:
     return guess(paths, files, output)
 
 
-def _check_choices(patterns: Names, chosen: Collection[str], result: Import) -> None:
-    if patterns and result.logs and not any(log.records for log in result.logs):
-        known = sorted({name for log in result.logs for name in log.metrics_left_out})
+def _check_choices(patterns: Names, chosen: Collection[str], logs: Sequence[ImportedLog]) -> None:
+    if patterns and not any(log.records for log in logs):
+        known = sorted({name for log in logs for name in log.metrics_left_out})
         named = ", ".join(map(repr, patterns))
         raise UsageError(f"no metric matches {named}; the logs have {listed(known, 30)}")
-    have = {name for log in result.logs for name in log.metadata}
-    unknown = [name for name in sorted(chosen) if have.isdisjoint(names_of(name))]
-    if unknown and result.logs:
-        others = (
-            f"the logs have {listed(sorted(have), 30)}"
-            if have
-            else "no sample of these logs has metadata"
+    have = {name for log in logs for name in log.metadata}
+    unknown = [repr(name) for name in sorted(chosen) if have.isdisjoint(names_of(name))]
+    if unknown:
+        known = sorted(have) or ["none"]
+        raise UsageError(
+            f"no sample has the metadata {listed(unknown)}; the logs have {listed(known, 30)}"
         )
-        raise UsageError(f"no sample has the metadata {listed([*map(repr, unknown)])}; {others}")

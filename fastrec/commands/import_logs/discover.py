@@ -21,7 +21,7 @@ from fastrec.harnesses.log import OTHER, BadLog, Files, FilesByRole, FoundFile, 
 from fastrec.harnesses.recognise import head_of, role_in
 from fastrec.harnesses.registry import HARNESSES, harness_named
 from fastrec.sources.inputs import AnyFile
-from fastrec.storage import join, parent_and_name, parent_of, storage_of
+from fastrec.storage import join, parent_of, storage_of
 
 RECORDS = "record shards"
 
@@ -44,26 +44,16 @@ def find_logs(
     UsageError if there are none.
     """
     names = list(HARNESSES) if harness == "auto" else [harness]
-    patterns = [HARNESSES[name].log_name for name in names if HARNESSES[name].log_name]
     kind = "a known harness" if harness == "auto" else harness
     found = Found()
     by_harness: FilesByRole = defaultdict(list)
-    for number, (role, is_of_records, problem) in sorted(
-        engine.run(partial(_tell, names), [f.path for f in files])
-    ):
-        file = files[number]
-        if role is not None:
-            by_harness[role[0]].append(FoundFile(file.path, file.size, role[1]))
-            continue
-        has_name = any(re.search(pattern, file.path) for pattern in patterns)
-        if (file.is_named or has_name) and not problem and not is_of_records:
-            problem = f"it is no log of {kind}" if file.size else "it is empty"
-            if has_name and file.size:
-                problem = "it is damaged: it has the name of a log, but not the content of one"
-        if problem:
-            found.bad.append(BadLog(file.path, problem))
+    for number, told in sorted(engine.run(partial(_tell, names, kind), files)):
+        if isinstance(told, str):
+            found.skip(told, files[number].path)
+        elif isinstance(told, BadLog):
+            found.bad.append(told)
         else:
-            found.skip(RECORDS if is_of_records else "files of another kind", file.path)
+            by_harness[told[0]].append(told[1])
     for _, grouped in sorted(engine.run(partial(_group_files, by_harness, names), by_harness)):
         found.logs += grouped.logs
         found.bad += grouped.bad
@@ -86,14 +76,30 @@ def find_logs(
     return found
 
 
-def _tell(names: Sequence[str], path: str) -> tuple[tuple[str, str] | None, bool, str]:
-    """Tell the harness and role of a file, or whether it has records, or why it cannot be read."""
+def _tell(names: Sequence[str], kind: str, file: AnyFile) -> tuple[str, FoundFile] | BadLog | str:
+    """Tell the harness of a file and its role there, or what is wrong with it, or what it is else.
+
+    `names` are the harnesses that it may belong to, and `kind` is what to call them.
+    """
+    path = file.path
     try:
         head = head_of(path)
         role = role_in(path, head, names)
     except (OSError, ShardError) as exc:
-        return None, False, f"cannot be read: {getattr(exc, 'strerror', None) or exc}"
-    return role, b'"schema_version"' in head and b'"evaluation_name"' in head, ""
+        return BadLog(path, f"cannot be read: {getattr(exc, 'strerror', None) or exc}")
+    if role is not None:
+        return role[0], FoundFile(path, file.size, role[1])
+    if b'"schema_version"' in head and b'"evaluation_name"' in head:
+        return RECORDS
+    patterns = filter(None, (HARNESSES[name].log_name for name in names))
+    has_name = any(re.search(pattern, path) for pattern in patterns)
+    if not has_name and not file.is_named:
+        return "files of another kind"
+    if not file.size:
+        return BadLog(path, "it is empty")
+    if has_name:
+        return BadLog(path, "it is damaged: it has the name of a log, but not the content of one")
+    return BadLog(path, f"it is no log of {kind}")
 
 
 def _group_files(by_harness: Mapping[str, Files], names: Sequence[str], harness: str) -> Grouped:
@@ -140,26 +146,17 @@ def _files_beside(
     """Find further files of a harness in the directories of incomplete logs."""
     known = {file.path for file in files}
     found = []
-    for directory in dict.fromkeys(
-        parent_of(file.path) for file in files if file.path in incomplete
-    ):
-        for path in _listed(directory):
-            if path not in known:
-                with suppress(OSError, ShardError):  # nobody named it
+    for folder in dict.fromkeys(parent_of(file.path) for file in files if file.path in incomplete):
+        storage = storage_of(folder)
+        here = folder or "."
+        with suppress(OSError):
+            for entry in storage.files_in(here):
+                name = entry.removeprefix(here.rstrip("/") + "/")
+                path = join(folder, name)
+                if "/" in name or name.startswith(".") or path in known:
+                    continue
+                with suppress(OSError, ShardError):  # nobody named it, and it may be a folder
                     role = role_in(path, head_of(path), names)
                     if role is not None and role[0] == harness:
-                        found.append(FoundFile(path, storage_of(path).size_of(path), role[1]))
+                        found.append(FoundFile(path, storage.size_of(path), role[1]))
     return found
-
-
-def _listed(directory: str) -> list[str]:
-    storage = storage_of(directory)
-    here = (directory or ".").rstrip("/")
-    with suppress(OSError):
-        return [
-            join(directory, name)
-            for path in storage.files_in(directory or ".")
-            for parent, name in [parent_and_name(path)]
-            if parent in (here, directory) and name[:1] != "." and not storage.is_directory(path)
-        ]
-    return []

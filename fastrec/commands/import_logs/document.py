@@ -16,6 +16,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -148,11 +149,12 @@ def open_output(directory: str) -> Iterator[ImportOutput]:
         path.mkdir(exist_ok=True)
         for left in path.glob(f"{_WORK}*"):  # of an import that was killed
             shutil.rmtree(left, ignore_errors=True)
-        work = tempfile.mkdtemp(prefix=_WORK, dir=directory)
         try:
-            yield ImportOutput(directory, work)
+            with tempfile.TemporaryDirectory(
+                prefix=_WORK, dir=directory, ignore_cleanup_errors=True
+            ) as work:
+                yield ImportOutput(directory, work)
         finally:
-            shutil.rmtree(work, ignore_errors=True)
             with contextlib.suppress(OSError):  # not empty: something was published
                 path.rmdir()
 
@@ -178,23 +180,26 @@ def _check(directory: str) -> None:
         )
 
 
-class ImportOutput:
-    """An output directory; `shards` is where they are written, `work` a local directory."""
+class ImportOutput(NamedTuple):
+    directory: str
+    work: str  # a local directory
 
-    def __init__(self, directory: str, work: str) -> None:
-        self._directory = directory
-        self.work = work
-        self.shards = directory if is_url(directory) else work
+    @property
+    def shards(self) -> str:
+        """Where shards are written."""
+        return self.directory if is_url(self.directory) else self.work
 
     def publish(self, result: Import) -> None:
         """Make the shards and the account visible; remove shards of an earlier import."""
-        storage = storage_of(self._directory)
+        directory = self.directory
+        storage = storage_of(directory)
         names = {log.file for log in result.logs}
-        for name in sorted(names) if self.shards == self.work else ():
-            os.replace(join(self.work, name), join(self._directory, name))  # noqa: PTH105 - paths stay str
+        if not is_url(directory):
+            for name in sorted(names):
+                os.replace(join(self.work, name), join(directory, name))  # noqa: PTH105 - paths stay str
         data = msgspec.json.format(msgspec.json.encode(result), indent=2)
-        storage.write_all(join(self._directory, _IMPORT_FILE), data + b"\n")
-        for path in storage.files_in(self._directory):
+        storage.write_all(join(directory, _IMPORT_FILE), data + b"\n")
+        for path in storage.files_in(directory):
             name = base_name(path)
             if _SHARD.fullmatch(name) and name not in names:
-                storage.remove(join(self._directory, name))
+                storage.remove(join(directory, name))

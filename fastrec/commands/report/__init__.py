@@ -41,8 +41,9 @@ from fastrec.filters import (
     make_filters,
     several_paths,
 )
-from fastrec.html import Html
 from fastrec.limits import current_limits
+from fastrec.pages import render_template
+from fastrec.pages.html import Html
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.statistics.repeats import parse_repeats
@@ -58,7 +59,6 @@ from fastrec.summary.present_ranking import (
     rank,
     repeats_in_words,
 )
-from fastrec.templates import render_template
 
 _FIRST_MODELS = 15  # of the leaderboard that are not folded
 _ABOUT_LINES = (

@@ -15,8 +15,8 @@ from fastrec.answers.shown import read_question, tally_facts
 from fastrec.answers.table import Query, QuestionRow, Sort
 from fastrec.commands.report.sections import section
 from fastrec.filters import Filters
-from fastrec.html import Cell, Html, Row, number_cell
 from fastrec.limits import current_limits
+from fastrec.pages.html import Cell, Html, Row, number_cell
 from fastrec.summary.present_ranking import Stats
 from fastrec.wording import cut_middle, metrics_of, title_of
 

@@ -6,13 +6,13 @@ from functools import partial
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.rejects import decode_rejected
 from fastrec.errors import counted, listed
-from fastrec.html import Cell, Html, Row, Table, number_cell
 from fastrec.judge.findings import CODES
+from fastrec.pages import render_macro
+from fastrec.pages.html import Cell, Html, Row, Table, number_cell
 from fastrec.sources.shard import numbered_lines
 from fastrec.storage import base_name, join
 from fastrec.summary.document import Summary
 from fastrec.summary.present_ranking import Stats, facts_of
-from fastrec.templates import render_macro
 from fastrec.wording import titles
 
 _EXAMPLES = 5  # per code

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastrec.filters import AnyPath, Filters
-from fastrec.html import Cell, Html, Row, number_cell
 from fastrec.limits import current_limits
-from fastrec.svg import WIDTH, Scale
-from fastrec.templates import render_template
+from fastrec.pages import render_template
+from fastrec.pages.html import Cell, Html, Row, number_cell
+from fastrec.pages.svg import WIDTH, Scale
 from fastrec.trends import Change, EvaluationTrend, ModelTrend, collect_trend
 
 _LINES = 8  # models of a plot; page.css has as many colours
@@ -42,14 +42,12 @@ def _drawn_models(evaluation: EvaluationTrend) -> list[ModelTrend]:
     def best_first(model: ModelTrend) -> tuple[float, str]:
         return sign * (_last(model) or 0.0), model.model_id
 
-    def least_likely_first(model: ModelTrend) -> tuple[float, float, str]:
-        changes = [change.p_adjusted or 0.0 for change in model.changes if change.significant]
-        if changes:
-            return min(changes), 0.0, model.model_id
-        return math.inf, *best_first(model)
+    def least_likely(model: ModelTrend) -> float:
+        changes = (change.p_adjusted or 0.0 for change in model.changes if change.significant)
+        return min(changes, default=math.inf)
 
-    known = [model for model in evaluation.models if _last(model) is not None]
-    chosen = sorted(known, key=least_likely_first)[:_LINES]
+    known = (model for model in evaluation.models if _last(model) is not None)
+    chosen = sorted(sorted(known, key=best_first), key=least_likely)[:_LINES]
     return sorted(chosen, key=best_first)
 
 

@@ -23,7 +23,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -31,12 +31,13 @@ from msgspec.structs import replace
 
 from fastrec.answers.leaderboard import BoardEvaluation
 from fastrec.answers.table import PLACES, SORTS, OutcomeFilter, Query, QuestionRow, Scope, Which
-from fastrec.html import Html
+from fastrec.pages import render_template
+from fastrec.pages.html import Html
 from fastrec.summary.present_ranking import EvaluationStats
-from fastrec.templates import render_template
 
-_ESCAPE = re.compile(r"\\(?:\\|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
-_ORDINAL = re.compile(r"\\([2-9]|[1-9][0-9]{1,8})\Z")
+_ESCAPE = re.compile(r"\\(?:[\\tnr]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
+# In a name, what follows a backslash belongs to it.
+_ANSWER = re.compile(r"(?s)((?:[^\\]|\\.)*?)\\([2-9]|[1-9][0-9]{1,8})")
 
 
 class AnswerName(msgspec.Struct, frozen=True):
@@ -58,16 +59,14 @@ def name_text(name: str) -> str:
     r"""Spell a name with printable characters only; `name_of` is the inverse.
 
     >>> name_text("org/model"), name_text("a\\b\u202e\n")
-    ('org/model', 'a\\\\b\\u202e\\x0a')
+    ('org/model', 'a\\\\b\\u202e\\n')
     """
     if name.isprintable() and "\\" not in name:
         return name
-    return "".join(char if char.isprintable() and char != "\\" else _escaped(char) for char in name)
-
-
-def _escaped(char: str) -> str:
-    # Python would write a line break as `\n`.
-    return f"\\x{ord(char):02x}" if char in "\t\n\r" else char.encode("unicode_escape").decode()
+    return "".join(
+        char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode()
+        for char in name
+    )
 
 
 def name_of(text: str) -> str:
@@ -75,12 +74,9 @@ def name_of(text: str) -> str:
 
 
 def _answer_name_of(text: str) -> AnswerName:
-    found = _ORDINAL.search(text)
-    if found:
-        name = text[: found.start()]
-        backslashes = len(name) - len(name.rstrip("\\"))
-        if backslashes % 2 == 0:  # else the backslash before the digits belongs to the name
-            return AnswerName(name_of(name), int(found[1]))
+    numbered = _ANSWER.fullmatch(text)
+    if numbered:
+        return AnswerName(name_of(numbered[1]), int(numbered[2]))
     return AnswerName(name_of(text))
 
 
@@ -278,28 +274,3 @@ class Site:
         """Make a function from names of questions to their addresses; for tables, it is quicker."""
         parameters = urlencode(state_pairs(state))
         return lambda name: f"{self.prefix}/question/{quote(name, safe='')}?{parameters}"
-
-
-class QuestionSite(NamedTuple):
-    """The pages about a question, such as `answer` and `record`, in the state of one of them."""
-
-    site: Site
-    state: PageState
-    name: str
-
-    def to(self, page: str = "question", name: str | None = None, **changes: object) -> str:
-        """Make the address of a page about this question, or about another one."""
-        route = f"{page}/{quote(name or self.name, safe='')}"
-        return self.site.pairs(route, *state_pairs(replace(self.state, **changes)))
-
-    def answer(self, chosen: AnswerName, page: str = "answer", *, whole: bool = False) -> str:
-        return self.to(page, show=(chosen,), differences=False, whole=whole)
-
-    def model_answer(self, model: str, ordinal: int = 1) -> str:
-        return self.answer(AnswerName(model, ordinal))
-
-    def neighbours(
-        self, rows: Sequence[QuestionRow | None], page: str = "question", **changes: object
-    ) -> list[str | None]:
-        """Make the addresses of a page about other questions, where there are any."""
-        return [self.to(page, row.name, whole=False, **changes) if row else None for row in rows]

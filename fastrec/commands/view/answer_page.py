@@ -24,16 +24,15 @@ from fastrec.commands.view.addresses import AnswerName
 from fastrec.commands.view.question_page import Asked, NumberedAnswer
 from fastrec.errors import UsageError
 from fastrec.errors import shown as shown_path
-from fastrec.html import Html
 from fastrec.normalize.corrections import GivenFile, Label, Labeller
+from fastrec.pages.html import Html
 
 _MEASURE = re.compile(r"token|usage|latency|performance|duration|time|_ms$")
 _MOST = 100_000  # a longer text is cut, until it is asked for
 
 
-def answer_page(asked: Asked, shown: NumberedAnswer) -> Html:
-    site, index, _, state, row = asked
-    here = asked.here
+def answer_page(here: Asked, shown: NumberedAnswer) -> Html:
+    site, index, _, state, row = here
     above = here._replace(state=replace(state, show=()))
     model = shown.name.model
     transcript = shown.transcript
@@ -108,9 +107,7 @@ class LabelFile:
             return Labeller(GivenFile.at(self._path))
 
     def add(self, label: Label) -> None:
-        fields = msgspec.structs.asdict(label)
-        values = {name: value for name, value in fields.items() if value not in (None, {})}
-        self._append(msgspec.json.encode(values) + b"\n")
+        self._append(msgspec.json.encode(label) + b"\n")
 
     def _append(self, line: bytes) -> None:
         with self._lock, open(self._path, "ab+", buffering=0) as file:  # noqa: PTH123

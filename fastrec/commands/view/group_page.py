@@ -11,8 +11,8 @@ from fastrec.answers.table import Query
 from fastrec.commands.view.addresses import Site
 from fastrec.errors import NoMatchError
 from fastrec.filters import Filters
-from fastrec.html import Cell, Html
-from fastrec.svg import heat_class
+from fastrec.pages.html import Cell, Html
+from fastrec.pages.svg import heat_class
 from fastrec.where import GroupBy, spell_path, ungrouped_name
 from fastrec.wording import NONE, value_text
 

@@ -29,8 +29,8 @@ from fastrec.answers.values import value_rows
 from fastrec.commands.view.addresses import MOST, AnswerName, PageState, Site, all_questions
 from fastrec.corpus.columns import METADATA
 from fastrec.errors import listed
-from fastrec.html import Cell, Html, number_cell
 from fastrec.judge.parse import decoded
+from fastrec.pages.html import Cell, Html, number_cell
 from fastrec.summary.present_ranking import Stats
 from fastrec.wording import cut_middle
 

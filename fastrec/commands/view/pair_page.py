@@ -10,7 +10,7 @@ from fastrec.answers.values import value_rows
 from fastrec.commands.view.addresses import Site
 from fastrec.commands.view.model_page import rows_behind
 from fastrec.filters import Filters
-from fastrec.html import Cell, Html
+from fastrec.pages.html import Cell, Html
 from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.paired import Paired, compare_series
 from fastrec.wording import metrics_of, title_of

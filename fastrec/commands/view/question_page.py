@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
+from urllib.parse import quote
 
 import msgspec
 from msgspec.structs import replace
@@ -21,17 +22,17 @@ from fastrec.commands.view.addresses import (
     MOST,
     AnswerName,
     PageState,
-    QuestionSite,
     Site,
     query_pairs,
+    state_pairs,
 )
 from fastrec.commands.view.differences import LONGEST, differences
 from fastrec.commands.view.table_page import metric_links, metric_name
-from fastrec.html import Html
 from fastrec.judge.parse import decoded
 from fastrec.limits import current_limits
 from fastrec.normalize.corrections import Label, Labeller
-from fastrec.svg import Scale
+from fastrec.pages.html import Html
+from fastrec.pages.svg import Scale
 from fastrec.wording import even_scores
 
 _MOST_EXTRACTED = 5
@@ -122,7 +123,7 @@ NO_MORE = "no-more"  # the anchor of a note that is visible only if an address h
 
 
 class Asked(NamedTuple):
-    """What a page about a question is made from."""
+    """A question that a page is about, and the addresses of pages about it in the same state."""
 
     site: Site
     questions: QuestionTable
@@ -130,14 +131,26 @@ class Asked(NamedTuple):
     state: PageState
     row: QuestionRow
 
-    @property
-    def here(self) -> QuestionSite:
-        return QuestionSite(self.site, self.state, self.row.name)
+    def to(self, page: str = "question", name: str = "", **changes: object) -> str:
+        """Make the address of a page about this question, or about another one."""
+        route = f"{page}/{quote(name or self.row.name, safe='')}"
+        return self.site.pairs(route, *state_pairs(replace(self.state, **changes)))
+
+    def answer(self, chosen: AnswerName, page: str = "answer", *, whole: bool = False) -> str:
+        return self.to(page, show=(chosen,), differences=False, whole=whole)
+
+    def model_answer(self, model: str, ordinal: int = 1) -> str:
+        return self.answer(AnswerName(model, ordinal))
+
+    def neighbours(
+        self, rows: Iterable[QuestionRow | None], page: str = "question", **changes: object
+    ) -> list[str | None]:
+        """Make the addresses of a page about other questions, where there are any."""
+        return [self.to(page, row.name, whole=False, **changes) if row else None for row in rows]
 
 
-def question_page(asked: Asked, labels: Labeller | None) -> Html:
-    site, index, scope, state, row = asked
-    here = asked.here
+def question_page(here: Asked, labels: Labeller | None) -> Html:
+    site, index, scope, state, row = here
     query = state.query
     outcomes = index.outcomes(query, row.name)
     most = current_limits().shown_answers
@@ -171,7 +184,6 @@ def question_page(asked: Asked, labels: Labeller | None) -> Html:
         f"{title} · {query.evaluation_name}",
         [(query.evaluation_name, site.table(state)), (title, None)],
         here=here,
-        row=row,
         graded=scope.graded,
         before=before,
         after=after,

@@ -72,12 +72,12 @@ from fastrec.commands.view.work import Background, WorkingError
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import FastrecError, UsageError, counted, listed, shown
 from fastrec.filters import Filters, make_filters
-from fastrec.html import Html
 from fastrec.normalize.corrections import Labeller
+from fastrec.pages import render_template
+from fastrec.pages.html import Html
 from fastrec.storage import last_name
 from fastrec.summary.present_choice import choose
 from fastrec.summary.present_ranking import Stats, facts_of, rank
-from fastrec.templates import render_template
 
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -165,24 +165,18 @@ _OTHER_SERVER = re.compile(r"https?://(?:127\.0\.0\.1|localhost):\d+/[\w-]+/(.*)
 _LINES = 256  # of a block that is sent
 
 
-class _Opened:
-    """Matching records, and what pages about models need of them; made when it is needed."""
-
-    def __init__(self, index: QuestionTable) -> None:
-        self.index = index
-
-    @cached_property
-    def stats(self) -> Stats:
-        both = zip(self.index.evaluations, self.index.scopes, strict=True)
-        directed = [
-            msgspec.structs.replace(
-                evaluation, graded=scope.graded, lower_is_better=scope.lower_is_better
-            )
-            for evaluation, scope in both
-        ]
-        stats = rank(choose(directed, metrics="all"), facts_of(self.index.selection.summary))
-        add_ranks(stats.evaluations, self.index)
-        return stats
+def _stats_of(index: QuestionTable) -> Stats:
+    """What pages about models need of matching records."""
+    both = zip(index.evaluations, index.scopes, strict=True)
+    directed = [
+        msgspec.structs.replace(
+            evaluation, graded=scope.graded, lower_is_better=scope.lower_is_better
+        )
+        for evaluation, scope in both
+    ]
+    stats = rank(choose(directed, metrics="all"), facts_of(index.selection.summary))
+    add_ranks(stats.evaluations, index)
+    return stats
 
 
 class _Pages:
@@ -200,8 +194,8 @@ class _Pages:
         self._prices = prices
         self.background = Background()
         self._scopes = {(scope.evaluation_name, scope.metric): scope for scope in index.scopes}
-        self._whole = _Opened(index)
-        self._matching = lru_cache(_KEPT)(self._open)
+        self._opened = lru_cache(_KEPT)(self._open)
+        self._stats = lru_cache(_KEPT)(_stats_of)
         self._site = Site(root, shown(last_name(index.corpus)), can_label=labels is not None)
 
     def start(self, _request: Request) -> Response:
@@ -272,9 +266,7 @@ class _Pages:
     def disagreement(self, request: Request) -> Response:
         asked = self._asked(request)
         following = asked.questions.next_disagreement(asked.state.query, asked.row.name)
-        address = (
-            asked.here.to(name=following.name) if following else f"{asked.here.to()}#{NO_MORE}"
-        )
+        address = asked.to(name=following.name) if following else f"{asked.to()}#{NO_MORE}"
         return RedirectResponse(address, 303)
 
     def answer(self, request: Request) -> Response:
@@ -302,12 +294,12 @@ class _Pages:
 
     def model(self, request: Request) -> Response:
         query = state_of(_parameters(request)).query
-        opened = self._opened(query.where)
-        self._check_models(opened.index, query.models, 1)
+        index = self._opened(query.where)
+        self._check_models(index, query.models, 1)
         page = model_page(
             self._site,
-            opened.index,
-            opened.stats,
+            index,
+            self._stats(index),
             self._board,
             model=query.models[0],
             confidence=request.query_params.get("confidence", "").strip(),
@@ -325,14 +317,14 @@ class _Pages:
         """Show groups by a field, and intervals over clusters of it; without a field, pictures."""
         where = state_of(_parameters(request)).query.where
         by = request.query_params.get("by", "").strip()
-        opened = self._opened(where, by)
+        index = self._opened(where, by)
         shown: dict[str, Any] = {}
         if not by:
-            shown["pictures"] = evaluations_html(opened.index, opened.stats)
+            shown["pictures"] = evaluations_html(index, self._stats(index))
         for group in parse_groups((by,) if by else ()):
-            shown |= group_results(self._site, opened.index, group, where)
+            shown |= group_results(self._site, index, group, where)
             if not group.bins:
-                clusters = make_leaderboard(self._opened(where, cluster=by).index, most=_COLUMNS)
+                clusters = make_leaderboard(self._opened(where, cluster=by), most=_COLUMNS)
                 clusters.cluster = by
                 shown["clusters"] = clusters
         return _html(group_page(self._site, self._index, by, where, **shown))
@@ -362,7 +354,7 @@ class _Pages:
         shown = self._answer(asked)
         assert self._labels  # otherwise, the guard has refused it
         self._labels.add(new_label(asked.row, shown, form))
-        return RedirectResponse(asked.here.answer(shown.name), 303)
+        return RedirectResponse(asked.answer(shown.name), 303)
 
     def _read_labels(self) -> Labeller | None:
         return self._labels.read() if self._labels else None
@@ -396,25 +388,25 @@ class _Pages:
 
     def _index_of(self, query: Query) -> QuestionTable:
         """The questions of the records that match the conditions of a query."""
-        index = self._opened(query.where).index
+        index = self._opened(query.where)
         if query.text:
             search = partial(index.search, query.text, query.evaluation_name)
             self.background.result(query, search)
         return index
 
-    def _opened(self, where: tuple[str, ...], by: str = "", cluster: str | None = None) -> _Opened:
-        """The records that match conditions, in groups or clusters; the last ones are kept."""
-        is_whole = not where and not by and cluster is None
-        return self._whole if is_whole else self._matching(where, by, cluster)
-
-    def _open(self, where: tuple[str, ...], by: str, cluster: str | None) -> _Opened:
+    def _open(
+        self, where: tuple[str, ...], by: str = "", cluster: str | None = None
+    ) -> QuestionTable:
+        """Open the records that match conditions, in groups or clusters."""
+        if not where and not by and cluster is None:
+            return self._index
         filters = make_filters(where=where)  # refuses what is no condition
         groups = parse_groups((by,) if by else ())
         reader = self._index.selection.reader
         match = partial(open_index, reader, filters, groups, cluster=cluster)
-        index = self.background.result((where, by, cluster), match)
+        index: QuestionTable = self.background.result((where, by, cluster), match)
         index.direct_like(self._index)
-        return _Opened(index)
+        return index
 
     def problem(self, request: Request, exc: Exception) -> Response:
         """Say what is wrong with the corpus or the address, without a traceback."""

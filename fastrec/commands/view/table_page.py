@@ -20,7 +20,7 @@ from fastrec.commands.view.addresses import (
     query_pairs,
 )
 from fastrec.errors import counted
-from fastrec.html import Html
+from fastrec.pages.html import Html
 from fastrec.where import spell_path
 from fastrec.wording import even_scores, found_in, metrics_of, percent, title_of
 

@@ -30,13 +30,11 @@ from __future__ import annotations
 
 import json
 import re
-from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from xxhash import xxh3_64_intdigest
 
 from fastrec.errors import LogError, counted
 from fastrec.harnesses.files import open_plain, read_document
@@ -45,7 +43,6 @@ from fastrec.harnesses.helm.sample import (
     LANGUAGE_MODELING,
     METHOD,
     Entry,
-    Key,
     LogObject,
     LogSlice,
     MetricName,
@@ -73,7 +70,6 @@ from fastrec.harnesses.log import (
     by_folder,
 )
 from fastrec.harnesses.values import (
-    JsonObject,
     OptionalInt,
     Texts,
     decoder,
@@ -138,13 +134,6 @@ class RequestKey(LogObject):
     result: _KeyResult | None = None
 
 
-class CountedStat(LogObject):
-    """A metric, and how many values it has."""
-
-    name: MetricName
-    count: int | float = 1
-
-
 class AggregateName(MetricName, frozen=True, gc=False):
     perturbation: Perturbation | None = None
 
@@ -172,56 +161,40 @@ class Envelope(LogObject):
     adapter_spec: AdapterSpec | None = None
 
 
-def hash_of(key: Key) -> int:
-    text = f"{key.trial}\0{key.perturbation}\0{key.instance}"
-    return xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
-
-
 def labels_of(perturbations: Iterable[str]) -> Texts:
     """Name each perturbation, given the canonical descriptions of all of a run.
 
     The name alone is enough, unless the run has several of that name: then what tells them apart is
     added, as in `typos(prob=0.1)`.
     """
-    by_name: defaultdict[str, dict[str, JsonObject]] = defaultdict(dict)
+    by_name: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)
     for text in perturbations:
         fields = json.loads(text)
-        by_name[spell(fields.get("name", "unnamed"))][text] = fields
+        name = spell(fields.pop("name", "unnamed"))
+        by_name[name][text] = {f"{field}={spell(value)}" for field, value in fields.items()}
     labels = {}
     for name, same in by_name.items():
-        first, *others = same.values()
-        names = sorted(set[str]().union(*same.values()))
-        differing = [
-            field
-            for field in names
-            if any(other.get(field) != first.get(field) for other in others)
-        ]
-        for text, fields in same.items():
-            marks = ",".join(
-                f"{field}={spell(fields[field])}" for field in differing if field in fields
-            )
-            labels[text] = f"{name}({marks})" if len(same) > 1 else name
+        shared = set.intersection(*same.values())
+        for text, marks in same.items():
+            labels[text] = f"{name}({','.join(sorted(marks - shared))})" if len(same) > 1 else name
     return labels
 
 
 def plan(log: Log) -> LogPlan:
-    scan = Scan(FileIndex(), FileIndex())
-    _scan_requests(log.paths["scenario_state"], scan)
+    scan = Scan()
+    _scan_requests(log, scan)
     labels = labels_of(scan.perturbations)
     uses = _scan_entries(log.paths["per_instance_stats"], scan, labels)
     run = _run_of(log, scan)
-    count = len(scan.samples)
-    per_request = (
-        run.metadata.get(METHOD) == LANGUAGE_MODELING and len(scan.requests.starts) > count
-    )
+    per_request = run.metadata.get(METHOD) == LANGUAGE_MODELING and scan.count > len(scan.slice_of)
     stats = _read(log, "stats", list[AggregateStat])
     aggregates, not_compared, expected = _compare(stats or (), uses, labels, per_request)
     empty = frozenset(name for name, use in uses.items() if not use.by_trial)
     return LogPlan(
         run=run,
         slices=[
-            LogSlice(requests, entries, labels, empty)
-            for requests, entries in cut(count, scan.requests, scan.entries, _SLICE_BYTES)
+            LogSlice(ranges, scan.entries.ranges[number], labels, empty)
+            for number, ranges in scan.requests.ranges.items()
         ],
         aggregates=aggregates,
         not_compared=not_compared,
@@ -234,84 +207,51 @@ def plan(log: Log) -> LogPlan:
 
 
 _SLICE_BYTES = 8 << 20  # of both files
-
-NO_SAMPLE = -1  # so it is the last item of arrays by sample
-
-
-class FileIndex:
-    """The items of a file in order: their byte ranges, and the samples that they belong to."""
-
-    def __init__(self) -> None:
-        self.starts = array("Q")
-        self.sizes = array("I")
-        self.samples = array("i")
-
-    def add(self, start: int, size: int, sample: int) -> None:
-        self.starts.append(start)
-        self.sizes.append(size)
-        self.samples.append(sample)
-
-    def ranges(self, slice_of: array[int], slices: int) -> list[Ranges]:
-        """The byte ranges of each slice; adjacent items share one.
-
-        `slice_of` has one more, at its end, for items without a sample.
-        """
-        ranges: list[Ranges] = [[] for _ in range(slices + 1)]
-        before = -1
-        for start, size, sample in zip(self.starts, self.sizes, self.samples, strict=True):
-            number = slice_of[sample]
-            own_ranges = ranges[number]
-            if number == before:
-                own_ranges[-1] = (own_ranges[-1][0], start + size)
-            else:
-                own_ranges.append((start, start + size))
-            before = number
-        return ranges[:-1]
+_NO_SLICE = -1  # of scores without a request
 
 
-def cut(
-    samples: int, requests: FileIndex, entries: FileIndex, slice_bytes: int
-) -> list[tuple[Ranges, Ranges]]:
-    """Cut the samples into slices of about `slice_bytes`.
+class SliceRanges(msgspec.Struct):
+    """The byte ranges of each slice in a file; items that follow one another share one."""
 
-    Return the ranges of each in both files.
-    """
-    weights = array("Q", bytes(8 * (samples + 1)))  # the last one is of items without a sample
-    for index in (requests, entries):
-        for size, sample in zip(index.sizes, index.samples, strict=True):
-            weights[sample] += size
-    slice_of = array("I")
-    number = held = 0
-    for weight in weights[:-1]:
-        if held and held + weight > slice_bytes:
-            number = number + 1
-            held = 0
-        held += weight
-        slice_of.append(number)
-    count = number + 1 if samples else 0
-    slice_of.append(count)
-    return list(zip(requests.ranges(slice_of, count), entries.ranges(slice_of, count), strict=True))
+    ranges: defaultdict[int, Ranges] = msgspec.field(default_factory=lambda: defaultdict(list))
+    last: int = _NO_SLICE  # the slice of the last item
+
+    def add(self, start: int, size: int, number: int) -> None:
+        ranges = self.ranges[number]
+        first = ranges.pop()[0] if number == self.last and ranges else start
+        ranges.append((first, start + size))
+        self.last = number
 
 
 _LATEST = 1 << 40  # seconds since 1970
 
 _decode_request = decoder(RequestKey)
-_decode_entry = decoder(Entry[CountedStat])
+_decode_entry = decoder(Entry)
 _decode_envelope = decoder(Envelope)
 
 
 class Scan(msgspec.Struct):
-    requests: FileIndex
-    entries: FileIndex
+    requests: SliceRanges = msgspec.field(default_factory=SliceRanges)
+    entries: SliceRanges = msgspec.field(default_factory=SliceRanges)
+    count: int = 0  # of requests
     adapter: AdapterSpec | None = None
-    # Numbers of samples in the order in which they come, by the hash of their key.
-    samples: dict[int, int] = {}
+    slice_of: dict[int, int] = {}  # slices of samples, by the hash of their key
     unmatched: set[int] = set()  # hashes of keys of scores that no request has
     started: OptionalInt = None  # when the earliest request was sent
     perturbations: set[str] = set()
 
 
-def _scan_requests(path: str, scan: Scan) -> None:
+def _scan_requests(log: Log, scan: Scan) -> None:
+    """Cut the samples into slices, in the order of their first request.
+
+    A slice has the share of its bytes that this file has of both.
+    """
+    path = log.paths["scenario_state"]
+    sizes = {file.role: file.size for file in log.files}
+    most = _SLICE_BYTES * sizes["scenario_state"]
+    both = sizes["scenario_state"] + sizes["per_instance_stats"]
+    number = 0
+    held = 0
     with open_plain(path) as source:
         states = JsonArray(path, source.read, "request_states", _decode_request)
         for start, size, request in states.items():
@@ -320,7 +260,12 @@ def _scan_requests(path: str, scan: Scan) -> None:
             )
             if key.perturbation:
                 scan.perturbations.add(key.perturbation)
-            scan.requests.add(start, size, scan.samples.setdefault(hash_of(key), len(scan.samples)))
+            if held and (held + size) * both > most and hash(key) not in scan.slice_of:
+                number += 1
+                held = 0
+            held += size
+            scan.count += 1
+            scan.requests.add(start, size, scan.slice_of.setdefault(hash(key), number))
             sent = request.result.request_datetime if request.result else None
             if sent and 0 < sent < _LATEST and (scan.started is None or sent < scan.started):
                 scan.started = int(sent)
@@ -334,11 +279,10 @@ def _scan_entries(path: str, scan: Scan, labels: Texts) -> dict[str, MetricUse]:
     with open_plain(path) as source:
         for start, size, entry in JsonArray(path, source.read, None, _decode_entry).items():
             key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, path)
-            number = hash_of(key)
-            sample = scan.samples.get(number, NO_SAMPLE)
-            scan.entries.add(start, size, sample)
-            if sample == NO_SAMPLE:
-                scan.unmatched.add(number)
+            number = scan.slice_of.get(hash(key), _NO_SLICE)
+            scan.entries.add(start, size, number)
+            if number == _NO_SLICE:
+                scan.unmatched.add(hash(key))
                 continue
             label = labels.get(key.perturbation, key.perturbation)
             for stat in entry.stats or ():

@@ -10,14 +10,23 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import open_plain
-from fastrec.harnesses.log import NOT_SCORED, Log, RunInfo, Sample, Score, extracted, tokens_of
+from fastrec.harnesses.log import (
+    Log,
+    RunInfo,
+    Sample,
+    Score,
+    extracted,
+    tokens_of,
+    with_every_metric,
+)
+from fastrec.harnesses.transcripts import text_of
 from fastrec.harnesses.values import (
     JsonObject,
     OptionalInt,
@@ -37,8 +46,6 @@ from fastrec.storage.base import read_at
 # The parts of HELM's files that become records. Everything else, above all the tokens, is skipped
 # by the decoder. The oldest runs have plain text where newer ones have objects: inputs and outputs
 # of instances.
-
-_T = TypeVar("_T")
 
 _MOST_METRICS = 10_000  # whose ids are remembered
 
@@ -149,7 +156,7 @@ class Stat(LogObject):
     mean: Any = None
 
 
-class Entry(LogObject, Generic[_T]):
+class Entry(LogObject):
     """What one metric object of HELM says about an instance.
 
     Several entries may have the same key.
@@ -158,7 +165,7 @@ class Entry(LogObject, Generic[_T]):
     instance_id: str | int
     train_trial_index: int = 0
     perturbation: Perturbation | None = None
-    stats: list[_T] | None = None
+    stats: list[Stat] | None = None
 
 
 Ranges = list[tuple[int, int]]  # of the bytes of whole items: start and end
@@ -239,16 +246,8 @@ def _question(asked: HelmInput | str) -> str:
         return asked.text
     if asked.messages:
         users = [message for message in asked.messages if message.get("role") == "user"]
-        return _content((users or asked.messages)[-1].get("content"))
+        return text_of((users or asked.messages)[-1].get("content")) or ""
     return _media_text(asked.multimedia_content)
-
-
-def _content(content: Any) -> str:
-    if isinstance(content, list):
-        return "\n".join(
-            _content(part.get("text", part) if isinstance(part, dict) else part) for part in content
-        )
-    return "" if content is None else spell(content)
 
 
 def _prompt(request: Request | None) -> str:
@@ -278,7 +277,7 @@ _SampleScores = tuple[list[Score], dict[str, float]]
 
 
 def _scores_of(
-    entries: Sequence[Entry[Stat]],
+    entries: Sequence[Entry],
     perturbation: str,
     log_slice: LogSlice,
     *,
@@ -475,51 +474,40 @@ def _error(requests: list[RequestState]) -> str:
 
 
 _decode_requests = decoder(list[RequestState])
-_decode_entries = decoder(list[Entry[Stat]])
+_decode_entries = decoder(list[Entry])
 
 
-def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
-    """Read the samples of a slice: requests and scores of the same key become one sample."""
-    state = log.paths["scenario_state"]
-    scores = log.paths["per_instance_stats"]
-    entries: defaultdict[Key, list[Entry[Stat]]] = defaultdict(list)
-    for entry in _read(scores, log_slice.entries, _decode_entries):
-        key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, scores)
+def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterable[Sample | str]:
+    """Read the samples of a slice: requests and scores of the same key become one sample.
+
+    Metrics depend on the perturbation and the split, so samples without scores get the metrics of
+    samples that have the same.
+    """
+    path = log.paths["per_instance_stats"]
+    entries: defaultdict[Key, list[Entry]] = defaultdict(list)
+    for entry in _read(path, log_slice.entries, _decode_entries):
+        key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, path)
         entries[key].append(entry)
+    path = log.paths["scenario_state"]
     requests: defaultdict[Key, list[RequestState]] = defaultdict(list)
-    for request in _read(state, log_slice.requests, _decode_requests):
-        key = key_of(
-            request.instance.id, request.instance.perturbation, request.train_trial_index, state
+    for request in _read(path, log_slice.requests, _decode_requests):
+        asked = request.instance
+        requests[key_of(asked.id, asked.perturbation, request.train_trial_index, path)].append(
+            request
         )
-        requests[key].append(request)
     method = run.metadata.get(METHOD, "")
-    unscored = _metrics_by_kind(entries, log_slice) if requests.keys() - entries.keys() else {}
+    by_kind: defaultdict[tuple[Any, ...], list[Sample | str]] = defaultdict(list)
+    found = []
     for key, its_requests in requests.items():
-        found = _scores_of(
+        scores = _scores_of(
             entries.get(key, ()), key.perturbation, log_slice, adds_up=method == LANGUAGE_MODELING
         )
-        if key not in entries:
-            instance = its_requests[0].instance
-            kind = (key.perturbation, instance.split, instance.sub_split)
-            found[0].extend(Score(metric, None, NOT_SCORED) for metric in unscored.get(kind, ()))
-        yield _sample_of(key, its_requests, found, method, log_slice.labels)
-
-
-# A perturbation, a split and a part of it.
-_Kind = tuple[str, str | None, str | None]
-
-
-def _metrics_by_kind(
-    entries: dict[Key, list[Entry[Stat]]], log_slice: LogSlice
-) -> dict[_Kind, dict[str, None]]:
-    """The metrics of the samples of each kind, in order."""
-    found: defaultdict[_Kind, dict[str, None]] = defaultdict(dict)
-    for key, its_entries in entries.items():
-        label = log_slice.labels.get(key.perturbation, key.perturbation)
-        for stat in (stat for entry in its_entries for stat in entry.stats or ()):
-            metric = metric_id(stat.name, label)
-            if metric not in log_slice.empty_metrics:
-                found[key.perturbation, stat.name.split, stat.name.sub_split][metric] = None
+        sample = _sample_of(key, its_requests, scores, method, log_slice.labels)
+        asked = its_requests[0].instance
+        by_kind[key.perturbation, asked.split, asked.sub_split].append(sample)
+        found.append(sample)
+    for same in by_kind.values():
+        with_every_metric(same)
     return found
 
 

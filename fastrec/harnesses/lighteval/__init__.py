@@ -111,12 +111,6 @@ class Results(Fields):
         listed = config.get("metrics", config.get("metric"))
         return {metric.name: metric for item in as_list(listed) for metric in metrics_in(item)}
 
-    def hash_of(self, task: str) -> str:
-        """The hash of all questions of a task; empty if the document does not have it."""
-        summary = as_object(as_object(self["summary_tasks"]).get(task))
-        value = summary["hashes.hash_examples"]
-        return value if isinstance(value, str) else ""
-
 
 def read_results(path: str) -> Results:
     return Results(read_object(path, "file with results of lighteval"))
@@ -163,16 +157,16 @@ def _find(path: str, runs: Sequence[_Run]) -> _Run:
     if not found:
         other = f"; the results found are of other runs than {date}" if runs else ""
         raise LogError(path, f"there are no results of its run{other}: {_ADVICE}")
-    found = [run for run in found if run.date == date] or found
     found = [run for run in found if _has(run.results, task or named_task(path, run.results.tasks))]
     if not found:
         raise LogError(path, f"no results found here have its task {task}: {_ADVICE}")
-    nearest = max(_shared(path, run.file.path) for run in found)
-    found = [run for run in found if _shared(path, run.file.path) == nearest]
-    if any(run.results != found[0].results for run in found):
-        names = " and ".join(base_name(run.file.path) for run in found[:2])
+    ranks = [(run.date == date, _shared(path, run.file.path)) for run in found]
+    highest = max(ranks)
+    best = [run for run, rank in zip(found, ranks, strict=True) if rank == highest]
+    if any(run.results != best[0].results for run in best):
+        names = " and ".join(base_name(run.file.path) for run in best[:2])
         raise LogError(path, f"{names} could both be its results: import each run by itself")
-    return found[0]
+    return best[0]
 
 
 def _has(results: Results, task: str) -> bool:
@@ -298,7 +292,12 @@ def _flat_task(path: str, results: Results, parquet: Any, *, is_flat: bool) -> s
         for text in table.values(*column)
     )
     questions = xxhash.xxh64("".join(hashes).encode()).hexdigest()
-    found = [task for task in results.tasks if results.hash_of(task) == questions]
+    summaries = as_object(results["summary_tasks"])
+    found = [
+        task
+        for task in results.tasks
+        if as_object(summaries.get(task))["hashes.hash_examples"] == questions
+    ]
     if len(found) == 1:
         return found[0]
     if task := named_task(path, found or results.tasks):

@@ -13,7 +13,7 @@ of a Python value, such as `[(-1.5, False)]`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ from fastrec.schemas.newest import Input, Output
 if TYPE_CHECKING:  # only workers may import it
     from fastrec.sources.parquet import Table
 
+_REFERENCES = "\0references"  # of the layout up to 0.10
 _DOC = (
     "query",
     "original_query",
@@ -46,6 +47,8 @@ _DOC = (
     "id",
     "task_name",
     "sampling_methods",
+    _REFERENCES,
+    "specific",
 )
 _RESPONSE = (
     "input",
@@ -56,6 +59,7 @@ _RESPONSE = (
     "unconditioned_logprobs",
 )
 _TOKENS = ("input_tokens", "output_tokens")
+_LOGPROBS = "LOGPROBS"
 _EXTRACTED = "extracted_predictions"
 
 _FLAT = (
@@ -90,100 +94,62 @@ def columns_of(filled: Iterable[str]) -> tuple[list[str], list[str]]:
     ]
 
 
+# A row of either layout: the document, the values of _RESPONSE, the lengths of each prompt and of
+# each answer or choice, and the scores.
+_Row = tuple[JsonObject, Sequence[Any], tuple[list[int], ...], Any]
+
+
 def samples_in(
     rows: Table, before: int, about: Metrics, *, is_flat: bool
 ) -> Iterator[tuple[str, Sample]]:
-    """Turn rows into samples, each with its task; `about` is what the results say of metrics."""
-    return (_flat_rows if is_flat else _nested_rows)(rows, before, about)
+    """Turn rows into samples, each with its task; `about` is what the results say of metrics.
+
+    A row without an id has that of its number, from 0.
+    """
+    for number, row in enumerate((_flat_rows if is_flat else _nested_rows)(rows), before):
+        yield _sample_of(number, row, about)
 
 
-def _nested_rows(rows: Table, before: int, about: Metrics) -> Iterator[tuple[str, Sample]]:
-    """Read rows of the layout since 0.11, each with its task."""
+def _nested_rows(rows: Table) -> Iterator[_Row]:
+    """Read rows of the layout since 0.11."""
     responses = zip(*(rows.values("model_response", name) for name in _RESPONSE), strict=True)
     tokens = zip(*(rows.lengths("model_response", name) for name in _TOKENS), strict=True)
     columns = zip(rows.values("doc"), responses, tokens, rows.values("metric"), strict=True)
-    for row, (doc, response, counts, metrics) in enumerate(columns, before):
-        fields = dict(doc or {})
-        query, original, choices, gold_index, number, task, methods = (
-            fields.pop(name, None) for name in _DOC
-        )
-        specific = fields.pop("specific", None)
-        for name, value in _further(specific).items():
-            fields[f"specific_{name}" if name in fields else name] = value
-        prompt, texts, processed, reasonings, logprobs, unconditioned = response
-        texts = _texts(texts)
-        logprobs = _numbers(logprobs)
-        yield (
-            _text(task),
-            _sample_of(
-                about,
-                sample_id=_text(number) or str(row),
-                question=_text(original) or _text(query),
-                prompt=_text(prompt),
-                is_generative=bool(texts) or (not logprobs and "LOGPROBS" not in as_list(methods)),
-                choices=as_list(choices),
-                gold_index=gold_index,
-                references=[],
-                texts=texts,
-                processed=_texts(processed),
-                reasonings=_texts(reasonings),
-                specific=specific,
-                logprobs=logprobs,
-                unconditioned=_numbers(unconditioned),
-                tokens=counts,
-                given=value_of(metrics),
-                fields=fields,
-            ),
-        )
+    for doc, response, counts, metrics in columns:
+        yield doc or {}, response, counts, value_of(metrics)
 
 
-def _flat_rows(rows: Table, before: int, about: Metrics) -> Iterator[tuple[str, Sample]]:
-    """Read rows of the layout up to 0.10.
-
-    They have no task and no id: that is the number of the row, from 0.
-    """
+def _flat_rows(rows: Table) -> Iterator[_Row]:
+    """Read rows of the layout up to 0.10 as those since 0.11. They have no task and no id."""
     columns = zip(*(rows.values(name) for name in _FLAT), strict=True)
     tokens = zip(*(rows.lengths(name) for name in _FLAT_TOKENS), strict=True)
-    for row, (values, counts) in enumerate(zip(columns, tokens, strict=True), before):
-        example, prompt = values[:2]
-        predictions, choices, gold, gold_index, specifics, metrics = map(value_of, values[2:])
-        predictions = as_list(predictions)
+    for (example, prompt, *values), counts in zip(columns, tokens, strict=True):
+        predictions, choices, gold, gold_index, specifics, metrics = map(value_of, values)
+        texts = as_list(predictions)
         if any(
-            isinstance(item, list) and all(isinstance(part, str) for part in item)
-            for item in predictions
+            isinstance(item, list) and all(isinstance(part, str) for part in item) for item in texts
         ):  # several answers to one request
-            predictions = list(chain.from_iterable(map(as_list, predictions)))
-        choices = as_list(choices)
-        is_generative = all(isinstance(item, str | None) for item in predictions) and (
-            bool(predictions) or not choices
+            texts = list(chain.from_iterable(map(as_list, texts)))
+        is_generative = all(isinstance(item, str | None) for item in texts) and (
+            bool(texts) or not as_list(choices)
         )
         # A log-probability may be followed by whether its choice is the likeliest.
-        firsts = [item[0] if isinstance(item, list) and item else item for item in predictions]
+        firsts = [item[0] if isinstance(item, list) and item else item for item in texts]
         logprobs = [] if is_generative else _numbers(firsts)
         # with the question, then without
-        middle = len(choices) if len(logprobs) == 2 * len(choices) else len(logprobs)
-        yield (
-            "",
-            _sample_of(
-                about,
-                sample_id=str(row),
-                question=_text(example),
-                prompt=_text(prompt),
-                is_generative=is_generative,
-                choices=choices,
-                gold_index=gold_index,
-                references=_texts(gold),
-                texts=_texts(predictions) if is_generative else [],
-                processed=[],
-                reasonings=[],
-                specific=specifics,
-                logprobs=logprobs[:middle],
-                unconditioned=logprobs[middle:],
-                tokens=counts,
-                given=metrics,
-                fields=_further(specifics),
-            ),
-        )
+        count = len(as_list(choices))
+        middle = count if len(logprobs) == 2 * count else len(logprobs)
+        doc = {
+            "query": example,
+            "choices": choices,
+            "gold_index": gold_index,
+            "sampling_methods": [] if is_generative else _LOGPROBS,
+            _REFERENCES: gold,
+            "specific": specifics,
+        }
+        answers = texts if is_generative else []
+        response = prompt, answers, None, None, logprobs[:middle], logprobs[middle:]
+        yield doc, response, counts, metrics
 
 
 def _text(value: Any) -> str:
@@ -320,41 +286,31 @@ def rules_of(metric: str, rule: Rule | None) -> tuple[Rule, ...]:
     return next((rules for end, rules in _RULES_BY_NAME if metric.endswith(end)), ("none",))
 
 
-def _sample_of(
-    about: Metrics,
-    *,
-    sample_id: str,
-    question: str,
-    prompt: str,
-    is_generative: bool,
-    choices: list[Any],
-    gold_index: Any,
-    references: list[str],
-    texts: list[str],
-    processed: list[str],
-    reasonings: list[str],
-    specific: Any,
-    logprobs: list[float],
-    unconditioned: list[float],
-    tokens: tuple[list[int], ...],
-    given: Any,
-    fields: JsonObject,
-) -> Sample:
-    """Make a sample of what both layouts say.
-
-    `processed` are the texts without reasoning, if lighteval removed it; `tokens` those of each
-    prompt, and of each answer or choice; `given` are the scores.
-    """
+def _sample_of(number: int, row: _Row, about: Metrics) -> tuple[str, Sample]:
+    """Make a sample of a row, and name its task."""
+    doc, response, tokens, given = row
+    fields = dict(doc)
+    query, original, choices, gold_index, sample_id, task, methods, references, specific = (
+        fields.pop(name, None) for name in _DOC
+    )
+    for name, value in _further(specific).items():
+        fields[f"specific_{name}" if name in fields else name] = value
+    sent, *said, likelihoods, unconditioned = response
+    # the second are the texts without reasoning, if lighteval removed it
+    texts, processed, reasonings = map(_texts, said)
+    logprobs = _numbers(likelihoods)
+    question = _text(original) or _text(query)
+    prompt = _text(sent)
+    options = _texts(choices)
     correct = [
         index
         for index in as_list(gold_index)
-        if index.__class__ is int and 0 <= index < len(choices)
+        if index.__class__ is int and 0 <= index < len(options)
     ]
-    options = _texts(choices)
     picking = None
     metadata: Texts = {}
-    if not is_generative:
-        picking = Choices(options, logprobs, correct, unconditioned, tokens[1])
+    if not texts and (logprobs or _LOGPROBS in as_list(methods)):
+        picking = Choices(options, logprobs, correct, _numbers(unconditioned), tokens[1])
         is_one = len(logprobs) == 1
         metadata = spelled(
             {
@@ -368,12 +324,13 @@ def _sample_of(
         scores += _scores_of(name, value, picking, about)
     read, written = map(sum, tokens)
     found = _texts(as_object(specific).get(_EXTRACTED))
-    return Sample(
-        sample_id=sample_id,
+    return _text(task), Sample(
+        sample_id=_text(sample_id) or str(number),
         input=Input(
             raw=question,
             formatted=prompt if prompt and prompt != question else UNSET,
-            reference=references or [text for index in correct for text in _texts(choices[index])],
+            reference=_texts(references)
+            or [text for index in correct for text in _texts(as_list(choices)[index])],
             choices=options if picking and options else UNSET,
         ),
         output=Output(

@@ -248,6 +248,8 @@ def _pattern(paths: Sequence[str]) -> str:
     '{evaluation}/{model}.csv'
     >>> _pattern(["r/a/1/t.csv", "r/b/1/t.csv"]), _pattern(["r/a/1/t.csv", "r/b/2/t.csv"])
     ('{model}/*/t.csv', '{model}/{trial}/t.csv')
+    >>> _pattern(["r/a/t.csv", "r/b/t.csv.gz"])
+    '{model}/{trial}'
     """
     parts = [path.split("/") for path in paths]
     stems = [re.sub(_EXTENSION, "", names[-1]) for names in parts]
@@ -263,9 +265,10 @@ def _pattern(paths: Sequence[str]) -> str:
     levels = list(zip(*(names[-depth:] for names in parts), strict=True))
     differing = [number for number, names in enumerate(levels) if len({*names}) > 1]
     if differing:
-        folders = ["*"] * (depth - 1 - differing[0])
-        folders[differing[-1] - differing[0]] = "{trial}"
-        return "/".join(["{model}", *folders[1:], parts[0][-1]])
+        pattern = ["*"] * (depth - 1) + parts[0][-1:]
+        pattern[differing[-1]] = "{trial}"
+        pattern[differing[0]] = "{model}"
+        return "/".join(pattern[differing[0] :])
     folder = parts[0][-2] if depth > 1 else ""
     stem = stems[0].replace(folder, "{model}", 1) if folder and folder in stems[0] else "{model}"
     return stem + extension

@@ -13,8 +13,9 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import chain, pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -165,43 +166,35 @@ def _range(path: str, piece: Piece) -> Iterator[bytes]:
             yield read_at(file, min(_BLOCK, piece.end - at), at)
 
 
-class _Lines:
-    """Lines of CSV as text: bytes that are not UTF-8 are surrogates."""
-
-    def __init__(self, path: str, piece: Piece) -> None:
-        self.number = piece.before  # newlines so far, as `_cut_lines` counts them
-        self.is_utf8 = True  # whether all of the text so far is
-        self._blocks = _whole_lines(path, piece)
-
-    def __iter__(self) -> Iterator[str]:
-        for block in self._blocks:
-            self.is_utf8 = self.is_utf8 and _is_utf8(block)
-            has_returns = count(block, b"\r") > count(block, b"\r\n")
-            for encoded in io.BytesIO(block):  # twice as fast as lines of `StringIO`
-                self.number += 1
-                line = encoded.decode(errors="surrogateescape")
-                if has_returns:  # they end lines, too
-                    yield from io.StringIO(line, newline="")
-                else:
-                    yield line
-
-
-def _is_utf8(text: bytes) -> bool:
+def _is_utf8(text: str) -> bool:
     try:
-        return text.isascii() or bool(text.decode())
-    except UnicodeDecodeError:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
         return False
 
 
-def _csv_cells(path: str, lines: _Lines, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _csv_cells(path: str, piece: Piece, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows of CSV, each with its first line; bytes that are not UTF-8 are surrogates."""
+    number = piece.before
+
+    def texts() -> Iterator[str]:
+        nonlocal number
+        lines = chain.from_iterable(map(io.BytesIO, _whole_lines(path, piece)))
+        for number, line in enumerate(lines, piece.before + 1):  # noqa: B007 - the number of the last line
+            text = line.decode(errors="surrogateescape")
+            if "\r" in text.removesuffix("\r\n"):  # it ends rows, too
+                yield from io.StringIO(text, newline="")
+            else:
+                yield text
+
     csv.field_size_limit(_LONGEST_CELL)
-    first = lines.number + 1  # the line of the next row
+    first = number + 1  # the line of the next row
     try:
         # A strict reader refuses a piece that ends inside of a cell.
-        for cells in csv.reader(lines, delimiter=delimiter, strict=True):
+        for cells in csv.reader(texts(), delimiter=delimiter, strict=True):
             if cells:
                 yield first, cells
-            first = lines.number + 1
+            first = number + 1
     except csv.Error as exc:
         raise LogError(
             path, f"is not CSV at line {first:,}: {exc}; quotes inside of a cell must be doubled"
@@ -209,24 +202,19 @@ def _csv_cells(path: str, lines: _Lines, delimiter: str) -> Iterator[tuple[int, 
 
 
 def _csv_rows(path: str, piece: Piece, delimiter: str) -> Iterator[Row]:
-    lines = _Lines(path, piece)
-    rows = _csv_cells(path, lines, delimiter)
-    first_rows = _csv_cells(path, _Lines(path, _WHOLE), delimiter) if piece.start else rows
+    rows = _csv_cells(path, piece, delimiter)
+    first_rows = _csv_cells(path, _WHOLE, delimiter) if piece.start else rows
     _, names = next(first_rows, (0, []))
-    columns = [_as_bytes(name).decode(errors="replace") for name in names]
+    columns = [name.encode(errors="surrogateescape").decode(errors="replace") for name in names]
     if len(set(columns)) != len(columns):
         raise LogError(path, f"has two columns of the same name: {listed(columns, 30)}")
     for number, cells in rows:
         if len(cells) != len(columns):
             yield number, f"it has {len(cells):,} cells, and the table {len(columns):,} columns"
-        elif lines.is_utf8 or _is_utf8(_as_bytes("".join(cells))):
+        elif _is_utf8("".join(cells)):
             yield number, dict(zip(columns, cells, strict=True))
         else:
             yield number, "it is not UTF-8"
-
-
-def _as_bytes(text: str) -> bytes:
-    return text.encode(errors="surrogateescape")
 
 
 _decode_cells = msgspec.json.Decoder(dict[str, Any]).decode
@@ -236,25 +224,26 @@ _COLON = b"\\u003"  # an escaped colon begins like this
 
 
 def _json_rows(path: str, piece: Piece) -> Iterator[Row]:
-    before = piece.before
-    for lines, rows in map(_rows_in, _whole_lines(path, piece)):  # no block is kept meanwhile
-        for number, cells in rows:
-            yield before + number, cells
-        before += lines
+    number = piece.before + 1
+    for block in _whole_lines(path, piece):
+        yield from _rows_in(block, number)
+        number += count(block, b"\n")
 
 
-def _rows_in(block: bytes) -> tuple[int, Iterable[Row]]:
-    """The number of lines of a block, and its rows with their lines, from 1."""
+def _rows_in(block: bytes, first: int) -> Iterator[Row]:
+    """The rows of a block, whose first line has a number.
+
+    They are decoded at once if that loses nothing, which takes 7 % off an import.
+    """
     lines = block.removesuffix(b"\n").split(b"\n")
-    try:
+    with suppress(*REFUSALS):
         rows = _decode_lines(block)  # wherever its lines end
         borders = 1 + count(block, b"}\n{")
         if borders == len(lines) == len(rows) and not _loses_keys(block, rows):
-            return len(lines), enumerate(rows, 1)
-    except REFUSALS:
-        pass
-    filled = [(number, text) for number, text in enumerate(lines, 1) if text.strip()]
-    return len(lines), ((number, _row_or_problem(text)) for number, text in filled)
+            return enumerate(rows, first)
+    return (
+        (number, _row_or_problem(text)) for number, text in enumerate(lines, first) if text.strip()
+    )
 
 
 def _row_or_problem(text: bytes) -> JsonObject | str:
@@ -272,7 +261,7 @@ def _json_row(text: bytes | memoryview) -> JsonObject | str:
     if twice:
         return f"it has the key {twice[0]!r} twice"
     for name, value in row.items() if twice is not None else ():
-        if not _is_utf8(spell([name, value]).encode(errors="surrogatepass")):
+        if not _is_utf8(spell([name, value])):
             return f"{name!r} contains half of a surrogate pair, which UTF-8 cannot encode"
     return row
 

@@ -1,7 +1,7 @@
 """Values as HTML: what is escaped, texts with line breaks, and the cells of tables.
 
-`templates` fills pages with them. `Html` is markup, and comes only from there, from `markdown`, and
-from files of this package. So no text from a record can become markup.
+Templates are filled with them. `Html` is markup, and comes only from templates, from `markdown`,
+and from files of this package. So no text from a record can become markup.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Pages and pieces of pages: a template says how they look, and its caller which values they show.
+"""HTML: a template says how a page or a piece of it looks, its caller which values it shows.
 
 Every value is escaped, unless it is `Html`, the result of a macro, or a text that a filter of
 this module has made into markup. An unknown name is an error. A line break in a template is for its
@@ -6,7 +6,7 @@ readers, with the white space around it, if it is next to a tag or to a field.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from operator import attrgetter
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fastrec.errors import counted, listed
-from fastrec.html import Cell, Html, Table, allowed, as_cell, escaped, exact, multiline
-from fastrec.markdown import markdown
+from fastrec.pages.html import Cell, Html, Table, allowed, as_cell, escaped, exact, multiline
+from fastrec.pages.markdown import markdown
 from fastrec.wording import (
     NONE,
     SIGNS,
@@ -65,7 +65,7 @@ def _environment() -> "Environment":
 
 def _source(name: str) -> str:
     """Read a template; a comment around a line break drops it, and keeps the numbers of lines."""
-    text = files(__name__).joinpath(name).read_text(encoding="utf-8")
+    text = files(__name__).joinpath("templates", name).read_text(encoding="utf-8")
     return _LINE_BREAK.sub(lambda space: f"{{#{space[0]}#}}", text)
 
 
@@ -97,19 +97,17 @@ def fields_table(columns: Mapping[str, str], items: Iterable[object]) -> Table:
     A column has a head and a field, maybe with a kind: `hash:code`, `metric:text`, `names:listed`.
     """
     fields = [field.partition(":") for field in columns.values()]
-    rows = [[_cell_of(attrgetter(name)(item), kind) for name, _, kind in fields] for item in items]
+    rows = [[_KINDS[kind](attrgetter(name)(item)) for name, _, kind in fields] for item in items]
     return list(columns), rows
 
 
-def _cell_of(value: Any, kind: str) -> Cell | str | float | None:
-    if kind == "code":
-        return Cell(value if isinstance(value, str) else ", ".join(value), "code")
-    if kind == "cost":
-        return Cell(cost_text(value), "num")
-    if kind == "listed":
-        return listed(value)
-    given: str | float | None = value
-    return str(value or "") if kind == "text" else given
+_KINDS: dict[str, Callable[[Any], Any]] = {
+    "": lambda value: value,
+    "text": lambda value: str(value or ""),
+    "listed": listed,
+    "cost": lambda cost: Cell(cost_text(cost), "num"),
+    "code": lambda value: Cell(value if isinstance(value, str) else ", ".join(value), "code"),
+}
 
 
 _FILTERS = (

@@ -11,7 +11,7 @@ meaning for most signs.
 import re
 from collections.abc import Callable
 
-from fastrec.html import Html, multiline
+from fastrec.pages.html import Html, multiline
 
 _BLOCKS = re.compile(
     r"""(?mx)

@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from fastrec.html import Html
-from fastrec.templates import render_macro
+from fastrec.pages import render_macro
+from fastrec.pages.html import Html
 from fastrec.wording import cut_middle
 
 WIDTH = 1000  # units of a drawing that is stretched to any width
@@ -58,8 +58,14 @@ def scatter(
     models = [model for model in models if model.x > 0][:_MOST_SPOTS]
     if len(models) < 2:
         return Html("")
-    front = _front(models, lower=lower)
-    models.sort(key=lambda model: (model.x, model.y) not in front)
+    sign = 1 if lower else -1
+    beaten = {
+        model
+        for model in models
+        for other in models
+        if other.x <= model.x and sign * other.y <= sign * model.y and other[1:] != model[1:]
+    }
+    models.sort(key=beaten.__contains__)
     xs = [model.x for model in models]
     ys = [model.y for model in models]
     across = Scale(math.log(min(xs)), math.log(max(xs)), _FRAME_WIDTH)
@@ -76,7 +82,7 @@ def scatter(
                 "x": x,
                 "y": y,
                 "title": f"{model.name}: {spell_y(model.y)}, {spell_x(model.x)}",
-                "is_beaten": (model.x, model.y) not in front,
+                "is_beaten": model in beaten,
                 "label": "" if left is None else name,
                 "label_left": left,
                 "label_size": size,
@@ -84,18 +90,6 @@ def scatter(
         )
     ends = (spell_y(min(ys)), spell_y(max(ys)), spell_x(min(xs)), spell_x(max(xs)))
     return render_macro("charts.html", "scatter", what, spots, *ends)
-
-
-def _front(models: Sequence[Spot], *, lower: bool) -> set[tuple[float, float]]:
-    """The points that no other one beats: going right, each is better than all before."""
-    sign = 1 if lower else -1
-    best = math.inf
-    front = set()
-    for x, y in sorted((model.x, sign * model.y) for model in models):
-        if y < best:
-            best = y
-            front.add((x, sign * y))
-    return front
 
 
 def _label(size: float, x: int, y: int, taken: list[tuple[float, float, int]]) -> float | None:
