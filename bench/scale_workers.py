@@ -301,13 +301,12 @@ class SimulatedWorkers(Engine):
         text = part.records * RECORD
         census = part.records * _CENSUS
         sizes = {"hash": census, "id": census, "counts": _COUNTS}
-        if task.is_kept:  # then these files are compressed
+        if task.options.incremental:  # then these files are compressed
             sizes["index"] = part.records * _INDEX
             sizes = {name: size // _KEPT_SHARE for name, size in sizes.items()}
         files = [FileDigest(f"{prefix}-{name}", size, self._hash()) for name, size in sizes.items()]
-        border = b""
-        if task.is_kept:
-            border, borders = self._borders(f"{prefix}-borders", first, last)
+        if task.options.incremental:
+            _, borders = self._borders(f"{prefix}-borders", first, last)
             files += borders
         columns = FileDigest(columns_path(task.path), part.records * _COLUMNS, _HASH * 2)
         self.staged.append(columns.path)
@@ -328,7 +327,7 @@ class SimulatedWorkers(Engine):
             path=task.path,
             statistics_prefix=prefix,
             index_bytes=sizes.get("index", 0),
-            border=border,
+            span=(corpus.key(first), corpus.key(last - 1)),
             columns=columns,
         )
 

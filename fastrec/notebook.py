@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fastrec.errors import need
-from fastrec.pages import render_template
-from fastrec.pages.html import Html
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from fastrec.pages.html import Html
 
 Rows = list[dict[str, Any]]
 _MOST_ROWS = 200  # in a notebook
@@ -69,6 +69,8 @@ def flat(value: msgspec.Struct, before: Mapping[str, Any] = {}) -> dict[str, Any
 
 def html_table(rows: Sequence[Mapping[str, Any]]) -> Html:
     """The first rows as a table; columns without any value are left out."""
+    from fastrec.pages import render_template  # noqa: PLC0415 - commands need no templates
+
     names = [name for name in rows[0] if any(row[name] is not None for row in rows)] if rows else []
     cells = [[_cell(row[name]) for name in names] for row in rows[:_MOST_ROWS]]
     left_out = len(rows) - len(cells)

@@ -21,7 +21,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -37,9 +37,6 @@ from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import Filters
 from fastrec.limits import current_limits
 from fastrec.notebook import Rows, Tabular
-from fastrec.pages import render_macro, render_template
-from fastrec.pages.html import Html
-from fastrec.pages.svg import heat_class
 from fastrec.statistics.bootstrap import DRAWS, draw_means, interval_ends
 from fastrec.statistics.exact import exact_mean, to_double
 from fastrec.statistics.p_values import Array, Bools
@@ -53,6 +50,9 @@ from fastrec.statistics.ranks import (
 from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.present_ranking import rank_text
 from fastrec.wording import cluster_in_words, even_scores, metrics_of, title_of, value_text
+
+if TYPE_CHECKING:
+    from fastrec.pages.html import Html
 
 BUNDLES = 10_000
 
@@ -91,6 +91,8 @@ class BoardCell(Estimate, kw_only=True):
     @property
     def colour(self) -> str:
         """A class of the style sheet."""
+        from fastrec.pages.svg import heat_class  # noqa: PLC0415 - only pages need it
+
         return heat_class(self.value)
 
 
@@ -168,11 +170,15 @@ class Leaderboard(Tabular, kw_only=True):
                 columns[evaluation.title] = _cell_texts(evaluation, cells, digits)
         return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
 
-    def to_html(self, *, sortable: bool = False) -> Html:
+    def to_html(self, *, sortable: bool = False) -> "Html":
         """The tables as HTML. The script of `report` sorts `sortable`."""
+        from fastrec.pages import render_macro  # noqa: PLC0415 - only pages need it
+
         return render_macro("leaderboard.html", "leaderboard", self, sortable=sortable)
 
-    def to_page(self) -> Html:
+    def to_page(self) -> "Html":
+        from fastrec.pages import render_template  # noqa: PLC0415 - only pages need it
+
         return render_template("leaderboard_page.html", board=self)
 
     def _repr_html_(self) -> str:

@@ -413,10 +413,14 @@ def _distinguishing_questions(
     a metric is graded, only the size of the difference counts. Questions that A wins and those that
     B wins take turns.
     """
-    find = _largest if scope.graded else _ends
+    found = (
+        _largest(index, query, values, number)
+        if scope.graded
+        else _ends(index, query, pair, number)
+    )
     won: list[_Candidate] = []
     lost: list[_Candidate] = []
-    for row in find(index, query, pair, values, number):
+    for row in found:
         a, b = (float(value or 0) for value in values[row.name])
         mean = row.mean_score if scope.graded else row.share
         others = row.models - 2
@@ -440,7 +444,7 @@ def _distinguishing_questions(
 
 
 def _ends(
-    index: QuestionTable, query: Query, pair: tuple[str, str], _values: _Values, number: int
+    index: QuestionTable, query: Query, pair: tuple[str, str], number: int
 ) -> Iterable[QuestionRow]:
     """Find questions that only one of two models has right, and on which most others agree.
 
@@ -456,7 +460,7 @@ def _ends(
 
 
 def _largest(
-    index: QuestionTable, query: Query, _pair: tuple[str, str], values: _Values, number: int
+    index: QuestionTable, query: Query, values: _Values, number: int
 ) -> Iterable[QuestionRow]:
     """Find the questions with the largest differences, in both directions."""
     sizes = {

@@ -30,8 +30,6 @@ from fastrec.answers.values import reduce_repeats
 from fastrec.corpus.manifest import MANIFEST
 from fastrec.errors import BadShardsError, FastrecError, UsageError, check_choice, counted
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters
-from fastrec.normalize.options import Options
-from fastrec.normalize.scratch import SCRATCH_LEVEL, scratch_corpus
 from fastrec.parameters import CORES, OUTCOMES, AnyPath, Notice, Paths
 from fastrec.progress import Progress
 from fastrec.sorting.keys import text_of
@@ -217,6 +215,10 @@ def _corpus_of(
     paths = [os.fspath(name) for name in names]
     if len(paths) == 1 and storage_of(paths[0]).exists(join(paths[0], MANIFEST)):
         return names[0]
+    # Only shards have to be normalized; a corpus is asked much sooner without these modules.
+    from fastrec.normalize.options import Options  # noqa: PLC0415
+    from fastrec.normalize.scratch import SCRATCH_LEVEL, scratch_corpus  # noqa: PLC0415
+
     shards, notices = find_shards(paths)
     for message in notices:
         notice(message)

@@ -80,6 +80,10 @@ class PartRecords:
         return list(map(b"".join, zip(*fields, strict=True)))
 
     @property
+    def is_complete(self) -> bool:
+        return self._index.chosen is None
+
+    @property
     def has_repeats(self) -> bool:
         """Whether neighbours have equal keys."""
         keys = zip(*(codes for _, codes in self._key_fields), strict=True)
@@ -191,7 +195,7 @@ class ColumnsReader:
         numbers = range(len(records))
         self._next = 0 if low is None else bisect_left(numbers, low, key=records.key)
         self._end = len(records) if high is None else bisect_left(numbers, high, key=records.key)
-        self.is_whole = (self._next, self._end) == (0, len(records))
+        self.is_whole = self._next == 0 and self._end == len(records) and records.is_complete
         self.gaps = records.gaps(self._next)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -27,14 +28,23 @@ class FilteredOut(NamedTuple):
     model_id: str
 
 
-class RecordFilter(msgspec.Struct):
+class RecordFilter:
     """Filters valid records.
 
     Filters do not change the verdict: an invalid line is rejected whatever its fields say.
     """
 
-    _filters: Filters
-    _matching: dict[FilteredOut, bool] = {}  # whether records with these names can match
+    def __init__(self, filters: Filters) -> None:
+        self._filters = filters
+        self._can_match = lru_cache(_MOST_NAMES)(self._accepts)
+
+    def _accepts(self, names: FilteredOut) -> bool:
+        filters = self._filters
+        return (
+            filters.accepts_evaluation(names.evaluation_name)
+            and filters.accepts_metric(names.metric)
+            and filters.accepts_model(names.model_id)
+        )
 
     def filters_out(
         self,
@@ -54,17 +64,8 @@ class RecordFilter(msgspec.Struct):
             record.evaluation_name, "" if metric is UNSET else metric, record.model_id
         )
         filters = self._filters
-        matches = self._matching.get(names)
-        if matches is None:
-            matches = (
-                filters.accepts_evaluation(names.evaluation_name)
-                and filters.accepts_metric(names.metric)
-                and filters.accepts_model(names.model_id)
-            )
-            if len(self._matching) < _MOST_NAMES:
-                self._matching[names] = matches
         if (
-            matches
+            self._can_match(names)
             and filters.accepts_sample_id(record.sample_id)
             and filters.accepts_outcome(
                 is_correct=record.evaluation.is_correct, has_error=bool(record.error)
@@ -191,13 +192,8 @@ class Batch(msgspec.Struct):
         """Add the numbers of records by evaluation_name, model_id and recipe."""
         evaluations = [record.evaluation_name for record in self.records]
         models = [record.model_id for record in self.records]
-        columns = evaluations, models, self.recipe_names
-        # The records of a chunk are mostly of one evaluation, model and recipe. Comparing them with
-        # the first takes half of the time of counting them.
-        if self.records and all(values.count(values[0]) == len(self.records) for values in columns):
-            counts[evaluations[0], models[0], self.recipe_names[0]] += len(self.records)
-        else:  # not by adding up two Counters, which is slower
-            counts.update(zip(*columns, strict=True))
+        # not by adding up two Counters, which is slower
+        counts.update(zip(evaluations, models, self.recipe_names, strict=True))
         return counts
 
     def __iadd__(self, other: Batch) -> Self:

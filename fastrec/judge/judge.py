@@ -12,18 +12,17 @@ The decoder misses one flaw: of two equal keys it silently keeps the last. Each 
 colon, so the judge compares the number of colons in a chunk and in its normal form, once per chunk
 and at memory speed. Only if they differ does it compare line by line.
 
-`validate` needs no normal forms. Its judge compares the strings of the records with the quotes of
-the chunk instead, since each dropped key drops two of them, too.
+`validate` needs no normal forms. Its judge encodes each record only to count the colons, into a
+buffer that is small enough for the processor's cache, without nulls dropped and hashes filled in.
 """
 
 from collections.abc import Iterator
-from enum import Enum, auto
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
-from stringzilla import bytesum, count, find, find_first_not_of, translate
+from stringzilla import count, find, find_first_not_of
 
 from fastrec.errors import out_of_memory
 from fastrec.judge.batch import Batch, HashReplaced, InvalidLine, RecordFilter
@@ -50,45 +49,15 @@ from fastrec.sources.shard import Slice
 
 _GIANT = 16 << 20
 _ROOM = 6  # bytes of memory per byte of a chunk: up to four per character, and copies
-_IS_QUOTE = bytes(byte == ord('"') for byte in range(256))
 _BLANK = b" \t\r\n"
-_MOST_BACKSLASHES = 16  # in a row that are counted: an even number, see below
-
-
-def count_quotes(text: bytes | memoryview) -> int:
-    r"""Count the quotes that begin or end a string; never too few.
-
-    A quote is part of a string if an odd number of backslashes is before it. With c(k) quotes that
-    have at least k backslashes before them, the others are c(0) - c(1) + c(2) - … quotes. Sums that
-    end after an odd number of terms are never too small.
-
-    >>> count_quotes(rb'{"a": "\"b\\", "c": ["\\\"d", 1]}')
-    8
-    """
-    # The sum of a table takes two thirds of the time of `count`, which is slow where there is much
-    # to count.
-    quotes: int = bytesum(translate(text, _IS_QUOTE))
-    sign = -1
-    pattern = b'\\"'
-    while len(pattern) <= _MOST_BACKSLASHES + 1 and (found := count(text, pattern)):
-        quotes += sign * found
-        sign = -sign
-        pattern = b"\\" + pattern
-    return quotes
 
 
 class OpenChunk:
     """A chunk of lines and how far it was judged."""
 
-    def __init__(self, data: bytes, line: int, offset: int, *, normal: bool) -> None:
-        """Begin at the first line.
-
-        A dropped key shows in the number of colons if there are normal forms (`normal`), else in
-        the number of quotes.
-        """
+    def __init__(self, data: bytes, line: int, offset: int) -> None:
         self._data = data
         self._offset = offset
-        self._normal = normal
         self.line = line
         self.text = data
         # The known input of each line, if any are replaced.
@@ -96,19 +65,9 @@ class OpenChunk:
         self.rules: VersionRules | None = None  # the rules of the version of these inputs
         self.position = self.number = 0  # of the next line
         self.saved = 0  # bytes by which the text up to the position is shorter than the lines
-        # Colons that the text up to the position has more than the output, for good reason; or
-        # quotes that it has.
+        # Colons that the text up to the position has more than the output, for good reason.
         self.excess = 0
-        self._null = -1
-
-    def next_null(self) -> int:
-        """The position of the next null, or the end of the text if there is none."""
-        if not self._normal:
-            return len(self.text)  # nulls stay where they are
-        if self._null < self.position:
-            found = find(self.text, b"null", self.position)
-            self._null = len(self.text) if found < 0 else found
-        return self._null
+        self.next_null = 0  # no null is between the position and here
 
     def skip_blank(self) -> int:
         """Move on past blank lines, at memory speed: a bomb can be made of nothing else.
@@ -143,29 +102,12 @@ class OpenChunk:
             self.saved += len(known.text) - PLACEHOLDER_BYTES
         self.position = end + 1
         self.number += 1
-        self.excess += self._count(memoryview(self.text)[start:end])
+        self.excess += count_colons(memoryview(self.text)[start:end])
         return self._data[begin : end + self.saved], self._offset + begin, known is not None
 
     def is_balanced(self, into: bytearray, start: int) -> bool:
         """Whether no key was dropped, now that the output from `start` on is complete."""
-        return self._count(self.text) == self.excess + self.count_output(into, start)
-
-    def count_output(self, into: bytearray, start: int) -> int:
-        """Count the colons of the output from `start` on.
-
-        0 if quotes are compared, since there is none.
-        """
-        colons: int = count(memoryview(into)[start:], b":") if self._normal else 0
-        return colons
-
-    def _count(self, text: bytes | memoryview) -> int:
-        return count_colons(text) if self._normal else count_quotes(text)
-
-
-class _Stop(Enum):
-    END = auto()
-    OTHER = auto()  # a line is not a valid record of this version, as far as the fast path can tell
-    SLOW = auto()  # a line is a valid record of this version, but only the slow path can judge it
+        return count_colons(self.text) == self.excess + _count_output(into, start)
 
 
 class Judge:
@@ -175,10 +117,7 @@ class Judge:
     """
 
     def __init__(self, settings: JudgeSettings = JudgeSettings()) -> None:  # noqa: B008 - it is frozen
-        self._mode = settings.sample_hash
-        self._warnings = settings.warnings
-        self._normal = settings.normal
-        self._records = settings.records
+        self._settings = settings
         self._filter = RecordFilter(settings.filters) if settings.filters else None
         # Without normal forms, known inputs save no more than it costs to find them.
         self._known_inputs = KnownInputs(settings.known_input_bytes if settings.normal else 0)
@@ -206,14 +145,14 @@ class Judge:
             bytearray(_ROOM * len(data))
         start = len(into)
         batch = Batch()
-        chunk = OpenChunk(data, line, offset, normal=self._normal)
+        chunk = OpenChunk(data, line, offset)
         if len(data) <= _GIANT and (
             shortened := self._known_inputs.shorten(data, self._rules.learn)
         ):
             chunk.text, chunk.inputs = shortened
             chunk.rules = self._rules
-        while (stop := self._judge_fast(chunk, into, batch)) is not _Stop.END:
-            self._judge_next(chunk, into, batch, stop)
+        while not self._judge_fast(chunk, into, batch, self._rules):
+            self._judge_next(chunk, into, batch, refused=True)
         if batch.blank == chunk.number or chunk.is_balanced(into, start):
             batch.lines = chunk.number
             return batch
@@ -221,14 +160,18 @@ class Judge:
         # take the slow path, which sees duplicate keys.
         del into[start:]
         batch = Batch()
-        chunk = OpenChunk(data, line, offset, normal=self._normal)
+        chunk = OpenChunk(data, line, offset)
         while chunk.position < len(data):
-            self._judge_next(chunk, into, batch)
+            self._judge_next(chunk, into, batch, refused=False)
         batch.lines = chunk.number
         return batch
 
-    def _judge_fast(self, chunk: OpenChunk, into: bytearray, batch: Batch) -> _Stop:
-        """Judge the lines of a chunk, up to the first one that the fast path refuses.
+    def _judge_fast(
+        self, chunk: OpenChunk, into: bytearray, batch: Batch, rules: VersionRules
+    ) -> bool:
+        """Judge the lines of a chunk by a version, up to the first one that the fast path refuses.
+
+        Return whether it refused none.
 
         This is the hottest loop of fastrec. It is one long function, because a call per record
         costs more than most of its steps. The decoder gets views into the chunk, which saves a copy
@@ -239,20 +182,21 @@ class Judge:
         ends = batch.ends
         recipes = batch.recipe_names
         encode_into = self._encode_into
-        with_warnings = self._warnings
-        with_normal = self._normal
-        with_records = with_normal or self._records
-        schema, decoder, sure_labels, claims, target, compute_hash, _ = self._rules
+        settings = self._settings
+        with_warnings = settings.warnings
+        with_normal = settings.normal
+        with_records = with_normal or settings.records
+        schema, decoder, sure_labels, claims, target, compute_hash, _ = rules
         follows_rules = schema.follows_rules
         drop_nulls = target.drop_nulls
         own_recipe = target.recipe
         decode = decoder.decode
-        count_strings = None if with_normal else decoder.count_strings
+        encoded = bytearray()  # the last record, if there are no normal forms
         text = chunk.text
         known_inputs = chunk.inputs
         secret = self._known_inputs.number
         # The known inputs of another version say nothing about this one.
-        decode_short = decoder.parts[0] if known_inputs and chunk.rules is self._rules else _refuse
+        decode_short = decoder.parts[0] if known_inputs and chunk.rules is rules else _refuse
         view = memoryview(text)
         size = len(text)
         next_newline = text.find
@@ -261,10 +205,9 @@ class Judge:
         number = chunk.number
         saved = chunk.saved
         excess = chunk.excess
-        next_null = chunk.next_null()
+        next_null = chunk.next_null
         filters_out = self._filter and self._filter.filters_out
         filtered = 0
-        stop = _Stop.OTHER
         while position < size:
             end = next_newline(b"\n", position)
             if end < 0:
@@ -288,7 +231,6 @@ class Judge:
                 with_line = excess + colons  # the excess if nothing of the line were in the output
                 upgraded = self._upgraded(record, known, colons, schema)
                 if upgraded is None:
-                    stop = _Stop.SLOW
                     break
                 record, upgrades = upgraded
             given = record.sample_hash
@@ -303,13 +245,13 @@ class Judge:
                     record.sample_hash = computed
                 else:
                     recipe = self._recipe(asked, known, given, decoder)
-                    if recipe == WRONG and self._mode == "verify":
-                        stop = _Stop.SLOW
+                    if recipe == WRONG and settings.sample_hash == "verify":
                         break
-                    if self._mode != "fill":
+                    if settings.sample_hash != "fill":
                         record.sample_hash = computed
-            if count_strings:
-                excess += 2 * count_strings(record)
+            if not with_normal:
+                encode_into(record, encoded)
+                excess += count(encoded, b":")
             else:
                 if next_null < end:
                     if known:
@@ -354,21 +296,21 @@ class Judge:
                 numbers.append(chunk.line + number)
             position = end + 1
             number += 1
-        else:
-            stop = _Stop.END
         batch.versions[schema.name] += number - chunk.number - filtered
         chunk.position = position
         chunk.number = number
         chunk.saved = saved
         chunk.excess = excess
-        return stop
+        chunk.next_null = next_null
+        return position >= size
 
     def _judge_next(
-        self, chunk: OpenChunk, into: bytearray, batch: Batch, stop: _Stop | None = None
+        self, chunk: OpenChunk, into: bytearray, batch: Batch, *, refused: bool
     ) -> None:
         """Judge the next line alone.
 
-        Try all versions but the one that refused it (`stop`), then the slow path.
+        Try all versions, except for the current one if it has `refused` the line, then the slow
+        path.
         """
         if blank := chunk.skip_blank():
             batch.blank += blank
@@ -376,10 +318,10 @@ class Judge:
         raw, offset, was_short = chunk.next_line()
         line = chunk.line + chunk.number - 1
         length = len(into)
-        refused = self._rules if stop is _Stop.OTHER and not was_short else None
-        for schema in () if stop is _Stop.SLOW else self._all_rules.schemas:
+        known = self._rules if refused and not was_short else None
+        for schema in self._all_rules.schemas:
             rules = self._all_rules.of(schema)
-            if rules is refused:
+            if rules is known:
                 continue
             if judged := self._accepted(raw, into, line, offset, rules):
                 self._rules = rules
@@ -387,7 +329,7 @@ class Judge:
                 break
         else:
             self._judge_slow(raw, into, batch, line, offset)
-        chunk.excess -= chunk.count_output(into, length)
+        chunk.excess -= _count_output(into, length)
 
     def _accepted(
         self, raw: bytes, into: bytearray, line: int, offset: int, rules: VersionRules
@@ -398,12 +340,9 @@ class Judge:
         """
         start = len(into)
         batch = Batch()
-        before = self._rules
-        chunk = OpenChunk(raw, line, offset, normal=self._normal)
-        self._rules = rules
-        stop = self._judge_fast(chunk, into, batch) if raw else _Stop.OTHER
-        self._rules = before
-        if stop is _Stop.END and chunk.is_balanced(into, start):
+        chunk = OpenChunk(raw, line, offset)
+        is_judged = raw and self._judge_fast(chunk, into, batch, rules)
+        if is_judged and chunk.is_balanced(into, start):
             return batch
         del into[start:]
         return None
@@ -439,6 +378,12 @@ class Judge:
         if len(given) <= len(known.sample_hash):  # others are wrong, and may be long
             known.recipe = given, recipe
         return recipe
+
+
+def _count_output(into: bytearray, start: int) -> int:
+    """Count the colons of the output from `start` on."""
+    colons: int = count(memoryview(into)[start:], b":")
+    return colons
 
 
 def _refuse(line: memoryview) -> Any:  # noqa: ARG001 - it stands for a decoder

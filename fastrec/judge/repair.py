@@ -26,7 +26,6 @@ from fastrec.judge.parse import NoNumber, flaws_in, kind_of, parse, spell
 from fastrec.schemas.registry import closest_version, version_of
 from fastrec.schemas.schema import MANY, ONE, JsonObject, Schema
 from fastrec.schemas.upgrade import format_sorted, free_name
-from fastrec.schemas.view import REFUSALS
 
 
 class Place(NamedTuple):
@@ -294,35 +293,3 @@ def _repair_value(
 
 # What the slow path reports of this repair.
 NULL_ID = Finding("repair.result_id_null", "$.evaluation_result_id", "null left out")
-
-_KEY = b'"evaluation_result_id"'
-# A comma or the end of the object has to follow: cutting must not turn a line with a missing comma
-# into valid JSON.
-_NULL = re.compile(rb'"evaluation_result_id"[ \t\r]*:[ \t\r]*null[ \t\r]*(,|(?=\}))')
-_ERROR = "got `null` - at `$.evaluation_result_id`"
-
-
-def without_null_id(line: bytes, decode: Callable[[bytes], Any]) -> bytes | None:
-    """Cut `evaluation_result_id: null` out of a line of the newest version.
-
-    None if that is not its first mistake.
-
-    All lines of some producers have this mistake and no other, and the slow path takes five times
-    as long for them. A quote inside a string is escaped, so the key cannot be part of a string.
-    `decode` says whether it is at the root.
-    """
-    match = _NULL.search(line)
-    if match is None or line.count(_KEY) != 1:
-        return None
-    problem = ""
-    try:
-        decode(line)
-    except REFUSALS as exc:
-        problem = str(exc)
-    if not problem.endswith(_ERROR):
-        return None
-    before = line[: match.start()]
-    after = line[match.end() :]
-    if not match[1]:  # no comma follows, so the one before goes
-        before = before.rstrip().removesuffix(b",")
-    return before + after

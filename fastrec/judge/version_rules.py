@@ -5,7 +5,8 @@ its decoder and the functions that are generated for it take milliseconds.
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from functools import cache
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -27,6 +28,8 @@ SampleHashMode = Literal["replace", "fill", "verify"]
 # Text would name a metric, which decides the target. The decoder refuses text there, so that the
 # slow path sees it. Other records are judged at full speed.
 NO_METRIC = None | bool | int | float
+# The type of an unknown key whose value only the slow path may see: no value is of it.
+_NO_VALUE = Annotated[int, msgspec.Meta(ge=1, le=0)]
 
 
 class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,29 +96,24 @@ class RulesByVersion:
         self.target = TARGETS[settings.target] if settings.target else None
         self.schemas = [self.schema] if self.schema else list(SCHEMAS.values())
         self._settings = settings
-        self._made: dict[tuple[str, str], VersionRules] = {}
+        self._made = cache(self._make)
 
     def of(self, schema: Schema, target: Schema | None = None) -> VersionRules:
         """The rules of a version.
 
         Its records are upgraded to the target of the judge, or to another one.
         """
-        target = target or self.target or schema
-        rules = self._made.get((schema.name, target.name))
-        return rules or self._made.setdefault(
-            (schema.name, target.name), self._make(schema, target)
-        )
+        return self._made(schema, target or self.target or schema)
 
     def _make(self, schema: Schema, target: Schema) -> VersionRules:
-        # A record with `messages` beside `interactions` gets a note, which only the slow path
-        # makes.
-        never = () if self.schema else ("messages",)
-        hints = (
-            {"evaluation_result_id": NO_METRIC}
-            if self._settings.target_is_guess and target is DEFAULT_SCHEMA
-            else {}
-        )
-        decoder = LearningDecoder(schema.record, never, hints)
+        hints: dict[str, Any] = {}
+        if not self.schema:
+            # A record with `messages` beside `interactions` gets a note, which only the slow path
+            # makes.
+            hints["messages"] = _NO_VALUE
+        if self._settings.target_is_guess and target is DEFAULT_SCHEMA:
+            hints["evaluation_result_id"] = NO_METRIC
+        decoder = LearningDecoder(schema.record, hints)
         compute_hash = target.hashes[self._settings.algorithm]
         return VersionRules(
             schema,

@@ -38,7 +38,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -108,22 +108,12 @@ def _digest_of(texts: list[bytes]) -> str:
     return sha256(b"\0".join(texts)).hexdigest()
 
 
-class Editor(Protocol):
-    """Changes some of the records that the judge accepts."""
-
-    counts: Counter[str]  # of the changes in the piece that is read
-
-    def change_of(self, record: Any) -> Any:
-        """What may change in a record; nothing, for most of them."""
-
-    def apply(self, change: Any, record: Any, value: dict[str, Any], /) -> bool:
-        """Change a record, and its value; return whether the value changed."""
-
-
-def edit_records(batch: Batch, normal: bytearray, editors: list[Editor], shape: Shape) -> bytearray:
+def edit_records(
+    batch: Batch, normal: bytearray, editors: Sequence[Renamer | Labeller], shape: Shape
+) -> bytearray:
     """Edit the records of a chunk; return their normal forms.
 
-    Most records are copied without being parsed.
+    Most records are copied without being parsed: no editor tells what may change in them.
     """
     edited = bytearray()
     ends = list[int]()
@@ -133,7 +123,8 @@ def edit_records(batch: Batch, normal: bytearray, editors: list[Editor], shape: 
             value: Any = None
             changed = False
             for editor in editors:
-                if change := editor.change_of(record):
+                change: Any = editor.change_of(record)
+                if change:
                     value = parse(bytes(view[start:end]))[0] if value is None else value
                     changed |= editor.apply(change, record, value)
             edited += spell(normal_form(value, shape, {})) + b"\n" if changed else view[start:end]
@@ -179,7 +170,7 @@ def read_names(path: str) -> tuple[NameRule, ...]:
 class Renamer:
     """Changes the names of judged records, and counts the lines by rule."""
 
-    counts: Counter[str]
+    counts: Counter[str]  # of the piece that is read
 
     def __init__(self, rules: Sequence[NameRule], target: Schema, *, keep_names: bool) -> None:
         self._keep_names = keep_names
@@ -280,19 +271,12 @@ class Label(
 _decode_label = msgspec.json.Decoder(Label).decode
 
 
-def read_labels(file: GivenFile) -> dict[int, Label]:
-    """The labels of a file by the number of their line; UsageError if a line is not a label."""
-    lines = _label_lines(file)
-    return {number: label for number, label in lines.items() if label.is_filled}
-
-
-def count_unfilled(file: GivenFile) -> int:
-    """How many lines have no verdict yet."""
-    return len(_label_lines(file)) - len(read_labels(file))
-
-
 @functools.lru_cache(maxsize=4)
-def _label_lines(file: GivenFile) -> dict[int, Label]:
+def read_labels(file: GivenFile) -> dict[int, Label]:
+    """The labels of a file by the number of their line; UsageError if a line is not a label.
+
+    Those without a verdict are among them.
+    """
     labels = {}
     for number, line in enumerate(file.texts[0].split(b"\n"), start=1):
         if not line.strip():
@@ -313,7 +297,7 @@ class Labeller:
 
     def __init__(self, file: GivenFile) -> None:
         labels = read_labels(file)
-        last = {label.answer: number for number, label in labels.items()}
+        last = {label.answer: number for number, label in labels.items() if label.is_filled}
         self.labels = {number: labels[number] for number in last.values()}
         self._by_name: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
         for number, label in self.labels.items():
@@ -393,10 +377,16 @@ def new_verdict(label: Label, before: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in new.items() if value is not None}
 
 
+def count_unfilled(file: GivenFile) -> int:
+    """How many lines have no verdict yet."""
+    return sum(not label.is_filled for label in read_labels(file).values())
+
+
 def label_counts(file: GivenFile, counts: Counter[str]) -> tuple[LabelCounts, list[str]]:
     """What became of all labels, and notices about those that match no record or several."""
-    labels = read_labels(file)
-    last = set({label.answer: number for number, label in labels.items()}.values())
+    last = Labeller(file).labels.keys()
+    unfilled = count_unfilled(file)
+    filled = len(read_labels(file)) - unfilled
     records: defaultdict[int, set[str]] = defaultdict(set)
     changed: set[str] = set()
     for key in counts:
@@ -414,11 +404,11 @@ def label_counts(file: GivenFile, counts: Counter[str]) -> tuple[LabelCounts, li
         )
         if numbers
     ]
-    if unfilled := count_unfilled(file):
+    if unfilled:
         notices.append(f"{file}: {counted(unfilled, 'line')} without a verdict, not filled in yet")
     total = LabelCounts(
-        labels=len(labels),
-        superseded=len(labels) - len(last),
+        labels=filled,
+        superseded=filled - len(last),
         changed=len(changed),
         confirmed=len(set().union(*records.values()) - changed),
         unmatched=len(unmatched),

@@ -227,23 +227,11 @@ class Streams(msgspec.Struct):
     continues with the rest of the stream.
     """
 
-    kept: bool = False  # whether streams can be read again
+    kept: bool = False  # whether further chunks stay
     opened: dict[int, Decompressed] = {}  # by number of the shard
-    finished: set[str] = set()  # files of chunks whose tasks are finished
 
     @property
     def files(self) -> set[str]:
         """The files of chunks that stay."""
         opened = self.opened.values()
         return {piece.slice.shard.path for stream in opened for piece in stream.pieces}
-
-    def release(self) -> set[str]:
-        """Keep chunks no longer.
-
-        Return the files of finished tasks, which are not needed any more.
-        """
-        done = self.files & self.finished
-        self.kept = False
-        for stream in self.opened.values():
-            stream.pieces = []
-        return done

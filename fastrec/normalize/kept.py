@@ -33,7 +33,7 @@ from fastrec.engine.base import Engine
 from fastrec.errors import shown
 from fastrec.normalize.results import Part, PieceCounts, SortResult
 from fastrec.normalize.resume import difference, framed, unframed
-from fastrec.sorting.gather import RunSlice, part_slice
+from fastrec.sorting.gather import RunSlice, part_slice, whole_run
 from fastrec.sorting.keys import END
 from fastrec.sources.formats import Format, format_of_name
 from fastrec.sources.lines import ReadStats
@@ -356,43 +356,35 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The first keys of all parts but the first."""
         return [part.low for part in self.parts[1:] if part.low is not None]
 
-    def range_of(self, number: int) -> tuple[bytes | None, bytes | None]:
-        low = self.parts[number].low if number else None
-        return low, self.parts[number + 1].low if number + 1 < len(self.parts) else None
-
     def overlapping(self, low: bytes | None, high: bytes | None) -> list[int]:
         """The numbers of the parts that may have records of a range."""
         first, last = positions_in(self.cuts, low, high)
         return [
             first + at
             for at, part in enumerate(self.parts[first : last + 1])
-            if part.excluded  # where these records are is not known
-            or ((low is None or part.last >= low) and (high is None or part.first < high))
+            if (low is None or part.span[1] >= low) and (high is None or part.span[0] < high)
         ]
 
     def is_within(self, number: int, low: bytes | None, high: bytes | None) -> bool:
-        part = self.parts[number]
-        if part.excluded:
-            return (low, high) == self.range_of(number)
-        return (low is None or low <= part.first) and (high is None or part.last < high)
+        first, last = self.parts[number].span
+        return (low is None or low <= first) and (high is None or last < high)
 
     def gaps(self, low: bytes, high: bytes, first_field: Callable[[bytes], bytes]) -> list[bytes]:
         """Where the gaps between parts are in which a range of keys may have new evaluations."""
         gaps: list[bytes] = []
         for number, part in enumerate(self.parts):
-            begin, end = self.range_of(number)
-            if part.excluded:
-                continue
-            if begin is None and low < part.first:
-                gaps.append(first_field(part.first))
-            after = first_field(part.last) + END
+            first, last = part.span
+            end = self.parts[number + 1].low if number + 1 < len(self.parts) else None
+            if not number and low < first:
+                gaps.append(first_field(first))
+            after = first_field(last) + END
             if after <= high and (end is None or (low < end and after < end)):
                 gaps.append(after)
         return gaps
 
     def removed(self, number: int) -> tuple[int, ...]:
         """The pieces that are gone and may have records in a part."""
-        return tuple(piece for first, last, piece in self._gone if first <= number <= last)
+        return tuple(sorted(piece for first, last, piece in self._gone if first <= number <= last))
 
     @cached_property
     def _gone(self) -> list[tuple[int, int, int]]:
@@ -478,8 +470,6 @@ def slices_of_part(part: Part, removed: tuple[int, ...]) -> list[RunSlice]:
         text = part.path, part.written.text_bytes
         columns = part.columns.path if part.columns else ""
         slices.append(part_slice(*text, part.index, part.index_bytes, removed, columns=columns))
-    if excluded := part.excluded:
-        slices.append(
-            part_slice(excluded.path, excluded.text_bytes, "", excluded.index_bytes, removed)
-        )
+    if part.excluded:
+        slices.append(replace(whole_run(part.excluded), removed=removed))
     return slices

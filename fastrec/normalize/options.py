@@ -465,6 +465,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
         return (self.conflicts, self.repeats) != ("keep", "keep")
 
     @property
+    def keeps_all_records(self) -> bool:
+        """Whether only records that are equal in all bytes are duplicates."""
+        return self.same_run == "keep" and not self.leaves_out
+
+    @property
     def gate(self) -> MaxRejects | None:
         return None if self.max_rejects is None else parse_max_rejects(self.max_rejects)
 

@@ -60,13 +60,13 @@ def make_parts(
 
     If all shards are those of the last run, all parts are, and the census is not needed.
     """
-    locations, path, names = _write_locations(context, shards, sorted_shards)
+    locations, path = _write_locations(context, shards, sorted_shards)
     copies = _find_copies(context, shards, sorted_shards, plan)
     context.progress.start("merge", sum(run.data_bytes for run in plan.runs))
     if plan.base.is_same:
         parts, census = plan.unchanged, Census()
     else:
-        parts, census = _PartsMaker(context, plan, path, locations, names, copies).make()
+        parts, census = _PartsMaker(context, plan, path, locations, copies).make()
     with_sources = _complete_sources(context, parts, plan.base.parts, path)
     context.progress.finish()
     return with_sources, census
@@ -74,13 +74,13 @@ def make_parts(
 
 def _write_locations(
     context: RunContext, shards: Sequence[Shard], sorted_shards: SortedShards
-) -> tuple[Locations, str, str]:
+) -> tuple[Locations, str]:
     """Write the locations of all pieces, if tasks need them.
 
-    Return them, the path of the file, and a fingerprint.
+    Return them, and the path of the file, whose name has a fingerprint of them.
     """
     if not (context.options.leaves_out or context.options.track_sources):
-        return {}, "", ""
+        return {}, ""
     locations = {
         counts.piece.number: (at, utf8(shards[counts.piece.shard].path), base)
         for at, (counts, base) in enumerate(sorted_shards.with_line_bases())
@@ -88,7 +88,7 @@ def _write_locations(
     names = xxh3_128_hexdigest(msgspec.msgpack.encode(sorted(locations.items())))
     path = context.output.working(f"locations-{names}")
     write_blocks(path, [locations])
-    return locations, path, names
+    return locations, path
 
 
 def _find_copies(
@@ -185,7 +185,6 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     _plan: Plan
     _locations_path: str
     _locations: Locations
-    _names: str  # fingerprint of all locations
     # by number of a part, a file that probably has the same text, and its hash
     _copies: dict[int, tuple[Shard, str]]
 
@@ -379,7 +378,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             self._context.journal.settings,
             *self._plan.ranges[number],
             hashes,
-            self._names,
+            base_name(self._locations_path),
             options.incremental,
             options.track_sources,
             slices,
@@ -407,20 +406,13 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             statistics_prefix=context.output.working(f"census-{fingerprint}"),
             sort_fields=context.sort_fields,
             schema_label=context.target.label,
-            compression=options.compression,
-            level=options.level,
-            ignores_runs=options.same_run == "ignore",
-            conflicts=options.conflicts,
-            repeats=options.repeats,
-            is_kept=options.incremental,
+            options=options,
             locations=self._locations_path,
             superseded=superseded,
             superseded_hashes=hashes,
             sources=sources_path(path) if options.track_sources else "",
             copied=self._copies.get(number),
-            grown=None
-            if options.leaves_out or options.same_run == "ignore"
-            else self._plan.grown(number),
+            grown=self._plan.grown(number) if options.keeps_all_records else None,
             first_new=self._plan.base.next_piece,
             turns=context.engine.jobs if self._plan.is_large else 0,
         )

@@ -39,7 +39,6 @@ from fastrec.judge.batch import Batch, FilteredOut, InvalidLine
 from fastrec.judge.judge import Judge, invalid_line, judge_slice
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.normalize.corrections import (
-    Editor,
     Labeller,
     Renamer,
     edit_records,
@@ -227,7 +226,7 @@ class _Sorter:
         self._key_of: Callable[[Any], bytes] = key_maker(lines.sort_fields)
         self._row_of = row_maker(target)
         self._fixes = read_fixes(lines.fixes) if lines.fixes else {}
-        self._editors: list[Editor] = []
+        self._editors: list[Renamer | Labeller] = []
         if lines.map:
             self._editors.append(Renamer(lines.map, target, keep_names=lines.keep_names))
         if lines.labels:  # they have the new names

@@ -73,8 +73,6 @@ class SortTasks:
         self._task_numbers = count()
         self._piece_numbers = count()
         self.text = TextEstimate(list(self._wanted.values()))
-        # Text of finished chunks by shard: found, and estimated.
-        self._chunks: dict[int, tuple[int, int]] = {}
         self.decompressed: dict[int, ReadStats] = {}  # shards that the driver decompressed
         self.bad: dict[int, ShardError] = {}  # those of them that could not be read completely
         self.reused: list[SortResult] = []  # chunks that an interrupted run has sorted
@@ -103,7 +101,7 @@ class SortTasks:
         for number in sorted(self._here):
             for task in self._decompress(number, reusable):
                 yield task
-                done += total_text(piece.slice for piece in task.pieces)
+                done += total_text(task.pieces)
                 while others and done >= step:
                     yield self._task(others.pop())
                     done -= step
@@ -112,23 +110,12 @@ class SortTasks:
 
     def _groups(self, reusable: Reusable) -> list[tuple[Piece, ...]]:
         """Group the slices that workers read into tasks; the last task comes first."""
-        found = {
-            slice_: number
+        pieces = [
+            Piece(next(self._piece_numbers), number, slice_.shard.path, slice_)
             for key, (number, slice_) in self.slices().items()
             if key not in reusable.covered
-        }
-        # A stream can be read only once, so it must not share a task that may be repeated.
-        streams = [(slice_,) for slice_ in found if slice_.shard.stream]
-        slices = [slice_ for slice_ in found if not slice_.shard.stream]
-        groups = [*streams, *gather_tasks(slices, self._options.slice_bytes * self._at_once)]
-        pieces = [
-            tuple(
-                Piece(next(self._piece_numbers), found[slice_], slice_.shard.path, slice_)
-                for slice_ in group
-            )
-            for group in groups
         ]
-        return pieces[::-1]
+        return gather_tasks(pieces, self._options.slice_bytes * self._at_once)[::-1]
 
     def learn_from(self, result: SortResult) -> None:
         """Correct the estimate of all text by that of a finished task.
@@ -136,27 +123,13 @@ class SortTasks:
         Compressed shards expand more or less than usual.
         """
         for counts in result.pieces:
-            piece = counts.piece
-            text = counts.read.text_bytes
-            estimated = piece.slice.estimated_text
-            if piece.temporary:
-                # A chunk of a shard: its share follows from what the driver has read so far.
-                shard = self._shards[piece.shard]
-                read = self.decompressed[piece.shard]
-                before, known = self._chunks.get(piece.shard, (0, 0))
-                share = (
-                    (before + text) / max(read.text_bytes, 1) * read.raw_bytes / max(shard.size, 1)
-                )
-                estimated = int(shard.estimated_text * share) - known
-                self._chunks[piece.shard] = before + text, known + estimated
-            self.text.add(estimated, text)
+            if not counts.piece.temporary:  # else it was counted when it was decompressed
+                self.text.add(counts.piece.estimated_text, counts.read.text_bytes)
 
     def _choose(self, workers: int) -> frozenset[int]:
         chosen = {number for number, shard in self._wanted.items() if shard.stream}
-        if not workers:
-            # The driver does all the work itself. A stream that may be read again has to be kept in
-            # chunks.
-            return frozenset(chosen if self._streams.kept else ())
+        if not workers:  # the driver does all the work itself
+            return frozenset(chosen)
         share = self._text // workers
         least = max(2 * current_limits().task_bytes, share // _SHARE)
         sizes = [
@@ -199,8 +172,14 @@ class SortTasks:
         source = self._streams.opened.get(shard) or self._open(shard)
         stats = self.decompressed[shard] = source.stats
         yield from map(self._chunk_task, tuple(source.pieces))
+        whole = self._shards[shard]
+        text = estimated = 0
         try:
             for chunk in source.chunks:
+                share = whole.estimated_text * stats.raw_bytes // max(whole.size, 1)
+                self.text.add(share - estimated, stats.text_bytes - text)
+                estimated = share
+                text = stats.text_bytes
                 if isinstance(chunk, LongLine):
                     source.long_lines.append(chunk)
                 else:
@@ -238,7 +217,6 @@ class SortTasks:
         if is_kept:
             source.pieces.append(piece)
         if done:
-            self._streams.finished.add(path)
             self.reused.append(done)
         else:
             yield self._chunk_task(piece)
@@ -306,7 +284,6 @@ class _Pass1:
         context.progress.start("sort", self._tasks.text.total)
         reusable = find_reusable(context.journal.entries, self._tasks.slices(), context.engine)
         reusable.next_piece = max(reusable.next_piece, self._base.next_piece)
-        context.streams.finished.clear()
         self._sweep(reusable)
         for task in reusable.tasks:
             self._durable.add(task.task)
@@ -394,11 +371,8 @@ class _Pass1:
         if self._target_is_guess and context.target is not DEFAULT_SCHEMA and not is_newer_version:
             context.progress.finish()
             raise WrongTargetError(DEFAULT_SCHEMA)
-        self._release_streams()
-
-    def _release_streams(self) -> None:
         if not self._base.files:
-            storage_of(self._context.output.work).remove(*self._context.streams.release())
+            storage_of(context.output.work).remove(*context.streams.files)
 
     def _sweep(self, reusable: Reusable) -> None:
         """Remove files of an interrupted run that are not reusable.
@@ -432,19 +406,17 @@ class _Pass1:
             context.output.check()
             pieces = [counts.piece for counts in result.pieces]
             chunks = {piece.slice.shard.path for piece in pieces if piece.temporary}
-            context.streams.finished |= chunks
             storage_of(context.output.work).remove(*(chunks - context.streams.files))
             has_failed = any(counts.error for counts in result.pieces)
-            is_stream = any(piece.slice.shard.stream for piece in pieces)
-            if not is_stream and not has_failed and context.journal.add(result) and not chunks:
+            if not has_failed and context.journal.add(result) and not chunks:
                 self._durable.add(result.task)
             self._add(result)
 
     def _add(self, result: SortResult, *, reused: bool = False) -> None:
         self._is_newer_version = self._is_newer_version or result.is_newer_version
         is_certain = result.is_newer_version and not self._is_refuted
-        if is_certain and not self._context.options.skip_bad_shards:
-            self._release_streams()
+        if is_certain and not self._context.options.skip_bad_shards and not self._base.files:
+            self._context.streams.kept = False
         for run in result.runs:
             self._sample.add(run.fences, run.data_bytes)
         own = (result.rejects, result.statistics)

@@ -43,14 +43,14 @@ from fastrec.engine.base import collector_off
 from fastrec.errors import ShardError
 from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import Finding
-from fastrec.normalize.options import Choice
+from fastrec.normalize.options import Choice, Options
 from fastrec.normalize.pass1 import release_buffer
-from fastrec.normalize.results import Excluded, Part, PartSources
+from fastrec.normalize.results import Part, PartSources
 from fastrec.sorting.cuts import BorderSizes, write_borders
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather
 from fastrec.sorting.keys import KeyColumns, column_splitter, key_splitter
-from fastrec.sorting.runs import IndexWriter, Origins, OriginsByPosition, index_of
+from fastrec.sorting.runs import IndexWriter, Origins, Run, by_position, index_of
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, digest_of, sha256_of_file, storage_of
 from fastrec.summary.part_statistics import (
@@ -111,16 +111,11 @@ class PartTask(msgspec.Struct, frozen=True):
     statistics_prefix: str
     sort_fields: tuple[str, ...]
     schema_label: str  # of the records of the target
-    compression: str
-    level: int
-    ignores_runs: bool  # whether records that are equal but for their run are duplicates
-    conflicts: Choice
-    repeats: Choice
-    is_kept: bool  # whether the next run may build on the part
+    options: Options
     locations: str  # path of the locations of all pieces; empty if they are not needed
     superseded: Superseded
     superseded_hashes: tuple[str, ...]  # fingerprints of both kinds
-    sources: str = ""  # path of the sources of the records; empty if they are not tracked
+    sources: str  # path of the sources of the records; empty if they are not tracked
     # Part of a trusted corpus that should have the same text, and the 128-bit xxh3 of its file.
     copied: tuple[Shard, str] | None = None
     # Part of the base that has all records but those of new pieces: only these are tallied.
@@ -128,10 +123,6 @@ class PartTask(msgspec.Struct, frozen=True):
     first_new: int = 0  # the lowest number of a new piece
     # Workers that take turns at making parts, if the page cache cannot hold all runs; else 0.
     turns: int = 0
-
-    @property
-    def leaves_out(self) -> bool:
-        return (self.conflicts, self.repeats) != ("keep", "keep")
 
     @property
     def is_copy(self) -> bool:
@@ -142,11 +133,12 @@ class PartTask(msgspec.Struct, frozen=True):
         listed = self.copied[0].listed if self.copied else None
         if not listed or not listed.columns:
             return False
-        if self.is_kept or self.leaves_out or self.ignores_runs or len(self.slices) != 1:
+        options = self.options
+        if options.incremental or not options.keeps_all_records or len(self.slices) != 1:
             return False
         [part] = self.slices
         # Records with equal keys may contradict each other, which their texts tell.
-        return part.is_input and part.data_end == listed.text_bytes and not part.has_repeats
+        return part.is_part and part.data_end == listed.text_bytes and not part.has_repeats
 
     def __str__(self) -> str:
         return f"writing part {self.number} of the corpus"
@@ -198,12 +190,13 @@ def _make_part(task: PartTask) -> Part:
 def _steps_of(task: PartTask, sink: _PartWriter, files: ExitStack) -> list[_Step]:
     """The steps that each window of records goes through, in order."""
     steps: list[_Step] = []
-    if task.ignores_runs:
+    options = task.options
+    if options.same_run == "ignore":
         steps.append(_SameRunFilter(task, sink))
     steps.append(_ContradictionFinder(task, sink))
-    if task.leaves_out:
+    if options.leaves_out:
         steps.append(_Resolver(task, sink))
-    if task.is_kept:
+    if options.incremental:
         steps.append(_Keeper(task, files))
     steps.append(sink)
     if task.sources:
@@ -281,7 +274,8 @@ class _PartWriter(_Step):
         if task.copied:
             writer = ShardCopier(task.path, *task.copied, is_known=task.is_copy, synced=False)
         else:
-            writer = ShardWriter(task.path, task.compression, task.level, synced=False)
+            options = task.options
+            writer = ShardWriter(task.path, options.compression, options.level, synced=False)
         self._writer = files.enter_context(writer)
 
     def add(self, records: _Selection) -> None:
@@ -291,7 +285,7 @@ class _PartWriter(_Step):
         batch = self._batch
         batch.keys += window.keys
         batch.rows += window.rows
-        batch.sizes += map(len, window.texts)
+        batch.sizes += window.sizes
         batch.fingerprints += window.fingerprints
         if self._columns:
             self._columns.add_metadata(window.texts)
@@ -299,8 +293,8 @@ class _PartWriter(_Step):
             self._count()
         lines = self.lines
         lines.kept.update(map(_piece_of, window.rows))
-        for index, origins in window.origins.items():
-            lines.kept[_piece_of(window.rows[index])] -= 1
+        for origins in filter(None, window.origins):
+            lines.kept[origins[0][0]] -= 1  # which the row has
             lines.shared[tuple((number, count) for number, _, count in origins)] += 1
         self._first = self._first or window.keys[0]
         self._last = window.keys[-1]
@@ -337,7 +331,7 @@ class _PartWriter(_Step):
             self._outcomes,
             self.contradictions,
             seen=self.seen,
-            compressed=task.is_kept,
+            compressed=task.options.incremental,
         )
         return Part(
             number=task.number,
@@ -391,27 +385,17 @@ class _ContradictionFinder(_Step):
 def _select(window: Window, records: Sequence[int]) -> Window:
     if len(records) == len(window.keys):
         return window
-    keys = [window.keys[index] for index in records]
-    origins = window.origins
-    groups: list[tuple[int, int]] = []
+    selected = Window(*window.pick(records))
     if window.groups:
-        ends = [*accumulate(len(list(group)) for _, group in groupby(keys))]
-        groups = [(first, end) for first, end in pairwise([0, *ends]) if end - first > 1]
-    return Window(
-        keys=keys,
-        rows=[window.rows[index] for index in records],
-        texts=[window.texts[index] for index in records],
-        fingerprints=[window.fingerprints[index] for index in records],
-        origins={new: origins[index] for new, index in enumerate(records) if index in origins}
-        if origins
-        else {},
-        groups=groups,
-    )
+        ends = accumulate(len(list(group)) for _, group in groupby(selected.keys))
+        groups = pairwise([0, *ends])
+        selected.groups = [(first, end) for first, end in groups if end - first > 1]
+    return selected
 
 
 def _origins_of(window: Window, index: int) -> Origins:
     row = window.rows[index]
-    return window.origins.get(index) or ((row[Column.SOURCE], row[Column.LINE], 1),)
+    return window.origins[index] or ((row[Column.SOURCE], row[Column.LINE], 1),)
 
 
 class _SameRunFilter(_Step):
@@ -444,7 +428,8 @@ class _SameRunFilter(_Step):
 
     def complete(self, part: Part) -> Part:
         prefix = self._task.statistics_prefix
-        return _with_file(part, write_bodies(prefix, self._bodies, compressed=self._task.is_kept))
+        compressed = self._task.options.incremental
+        return _with_file(part, write_bodies(prefix, self._bodies, compressed=compressed))
 
 
 class _Resolver(_Step):
@@ -469,7 +454,7 @@ class _Resolver(_Step):
         if not window.groups and self._superseded.isdisjoint(keys):
             return
         kept: list[int] = []
-        repeats = self._task.repeats
+        repeats = self._task.options.repeats
         for key, group in groupby(range(len(keys)), key=keys.__getitem__):
             same_key = list(group)
             if len(same_key) == 1 and key not in self._superseded:
@@ -517,7 +502,7 @@ class _Resolver(_Step):
         units: list[list[int]] = []
         unit_of: dict[int, list[int]] = {}
         left_out = []
-        conflicts = self._task.conflicts
+        conflicts = self._task.options.conflicts
         for index, number in zip(records, numbers, strict=True):
             if number is None:
                 units.append([index])
@@ -579,12 +564,12 @@ class _SourcesWriter(_Step):
 
     def add(self, records: _Selection) -> None:
         if records.window.keys:
-            self.write(records.window.rows, records.window.origins)
+            self.write(records.window.rows, by_position(records.window.origins))
 
-    def write(self, rows: Sequence[Any], origins: OriginsByPosition) -> None:
+    def write(self, rows: Sequence[Any], origins: Iterable[tuple[int, Origins]]) -> None:
         """Append the sources of records, given their rows and the origins of those with copies."""
         places = list(map(_piece_and_line, rows))
-        for index, sources in origins.items():
+        for index, sources in origins:
             places[index] = min(sources, key=lambda source: self._locations[source[0]][0])[:2]
         begins = self._begins
         for piece in {piece for piece, _ in places}.difference(begins):
@@ -627,7 +612,7 @@ def update_sources(task: SourcesTask) -> PartSources:
         writer = _SourcesWriter(task.path, task.locations, lines, files)
         index = read_index(part.index)
         places = zip(array("I", index.pieces), array("Q", index.lines), strict=True)
-        writer.write(list(places), dict(index.origins))
+        writer.write(list(places), index.origins)
         writer.end()
     return writer.sources
 
@@ -638,6 +623,7 @@ class _Keeper(_Step):
     def __init__(self, task: PartTask, files: ExitStack) -> None:
         self._task = task
         self._borders = BorderSizes(task.sort_fields)
+        self._span = b"", b""
         self._files = files
         self._pieces = array("I")
         self._lines = array("Q")
@@ -648,10 +634,11 @@ class _Keeper(_Step):
     def add(self, records: _Selection) -> None:
         everything = records.everything
         kept = records.window
-        self._borders.add(everything.keys, list(map(len, everything.texts)))
+        self._borders.add(everything.keys, everything.sizes)
+        self._span = self._span[0] or everything.keys[0], everything.keys[-1]
         first = len(self._pieces)
         self._origins += [
-            (first + position, origins) for position, origins in sorted(kept.origins.items())
+            (first + position, origins) for position, origins in by_position(kept.origins)
         ]
         self._pieces.extend(map(_piece_of, kept.rows))
         self._lines.extend(map(_line_of, kept.rows))
@@ -663,21 +650,23 @@ class _Keeper(_Step):
             path = f"{self._task.statistics_prefix}-excluded"
             self._excluded = (
                 self._files.enter_context(ShardWriter(path, "zst", _EXCLUDED_LEVEL)),
-                self._files.enter_context(
-                    IndexWriter(index_of(path), fenced=False, compressed=True)
-                ),
+                self._files.enter_context(IndexWriter(index_of(path), compressed=True)),
             )
         data, index = self._excluded
         data.write(excluded.texts)
-        sizes = list(map(len, excluded.texts))
-        index.add(excluded.keys, sizes, excluded.fingerprints, excluded.rows, excluded.origins)
+        index.add(
+            excluded.keys,
+            excluded.sizes,
+            excluded.fingerprints,
+            excluded.rows,
+            excluded.origins,
+        )
 
     def end(self) -> None:
         if self._excluded:
             self._excluded_bytes = self._excluded[0].finish().text_bytes
 
     def complete(self, part: Part) -> Part:
-        borders = self._borders.borders
         index = PartIndex(
             text_hash=part.written.text_xxh3_128,
             sort_fields=self._task.sort_fields,
@@ -687,17 +676,26 @@ class _Keeper(_Step):
             origins=self._origins,
         )
         written = FileDigest(part.index, *write_blocks(part.index, [index], compressed=True))
-        files = [*part.files, written, write_borders(part.borders, borders)]
-        excluded: Excluded | None = None
+        files = [*part.files, written, write_borders(part.borders, self._borders.borders)]
+        excluded: Run | None = None
         if self._excluded:
             path = f"{part.statistics_prefix}-excluded"
             _, others = self._excluded
-            files += [digest_of(path), FileDigest(index_of(path), others.size, others.hash())]
-            excluded = Excluded(path, self._excluded_bytes, others.size)
+            index_hash = others.hash()
+            excluded = Run(
+                path,
+                others.records,
+                self._excluded_bytes,
+                others.size,
+                [],
+                index_hash=index_hash,
+                part=path,
+            )
+            files += [digest_of(path), *excluded.files]
         return replace(
             part,
             files=tuple(files),
             index_bytes=written.size,
             excluded=excluded,
-            border=borders[0][0] if borders else b"",
+            span=self._span,
         )

@@ -21,8 +21,9 @@ import secrets
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
 
 import msgspec
 from msgspec.structs import replace
@@ -290,7 +291,7 @@ class MergeTask(msgspec.Struct, frozen=True):
 @collector_off()
 def merge_some(task: MergeTask) -> Run:
     release_buffer()
-    regions = None if task.regions is None else next(read_blocks(task.regions))
+    regions = next(read_blocks(task.regions)) if task.regions else []
     # The random suffix keeps two workers apart if one was wrongly taken for dead.
     path = join(task.directory, f"merged-{task.number:06d}-{secrets.token_hex(4)}")
     return merge_runs(path, task.slices, task.window_bytes, regions)
@@ -300,21 +301,17 @@ def merge_runs(
     path: str,
     slices: Sequence[RunSlice],
     window_bytes: int,
-    cuts: Sequence[bytes] | None,
+    cuts: Sequence[bytes],
     block_rows: int = BLOCK_ROWS,
 ) -> Run:
-    """Merge whole runs into a new one at `path`.
-
-    Without `cuts`, it will be merged again, and has no bounds.
-    """
-    with ViewsWriter(path) as data, IndexWriter(index_of(path), block_rows, fenced=False) as index:
-        regions = _Regions(index, cuts or ())
+    """Merge whole runs into a new one at `path`, with the bounds of the regions between `cuts`."""
+    with ViewsWriter(path) as data, IndexWriter(index_of(path), block_rows) as index:
+        regions = _Regions(index, cuts)
         for window in gather(slices, None, None, window_bytes, open_part=open_part):
             data.write(window.texts)
             regions.add(window)
         bounds = regions.finish()
-    run = Run(path, index.records, data.size, index.size, [], data.hash(), index.hash())
-    return run if cuts is None else replace(run, bounds=bounds)
+    return Run(path, index.records, data.size, index.size, [], data.hash(), index.hash(), bounds)
 
 
 class _Regions:
@@ -326,14 +323,13 @@ class _Regions:
         self._bounds = array("Q", [0, 0])
 
     def add(self, window: Window) -> None:
-        sizes = list(map(len, window.texts))
         first = 0
         while self._cuts and window.keys[-1] >= self._cuts[-1]:
             last = bisect_left(window.keys, self._cuts.pop())
-            self._append(window, sizes, first, last)
+            self._append(window, slice(first, last))
             self._end_region()
             first = last
-        self._append(window, sizes, first, len(sizes))
+        self._append(window, slice(first, None))
 
     def finish(self) -> bytes:
         """Write the remaining rows; return the bounds of all regions."""
@@ -341,17 +337,13 @@ class _Regions:
             self._end_region()
         return self._bounds.tobytes()
 
-    def _append(self, window: Window, sizes: list[int], first: int, last: int) -> None:
-        origins = window.origins
-        if origins and (first or last < len(sizes)):
-            origins = {
-                position - first: each
-                for position, each in origins.items()
-                if first <= position < last
-            }
-        rows = slice(first, last)
+    def _append(self, window: Window, span: slice) -> None:
         self._index.add(
-            window.keys[rows], sizes[rows], window.fingerprints[rows], window.rows[rows], origins
+            window.keys[span],
+            window.sizes[span],
+            window.fingerprints[span],
+            window.rows[span],
+            window.origins[span],
         )
 
     def _end_region(self) -> None:
@@ -371,11 +363,19 @@ def _plan_cuts(context: RunContext, planned: Plan) -> Plan:
     for number, region in enumerate(regions):
         if region.is_unchanged:
             part = base.parts[planned.part_of(number)]
-            regions[number] = Region(part.border, part.borders, is_unchanged=True)
+            regions[number] = Region(part.span[0], part.borders, is_unchanged=True)
     lasts: dict[int, bytes] = {}
     cuts = choose_cuts(_borders(regions, lasts), context.options.part_size, context.sort_fields)
+    # The new parts that have records of each region, and how many regions each of them has.
+    parts_of = {
+        number: range(bisect_right(cuts, regions[number].first), bisect_right(cuts, last) + 1)
+        for number, last in lasts.items()
+    }
+    sharing = Counter(chain.from_iterable(parts_of.values()))
     unchanged = {
-        new: base.parts[planned.part_of(number)] for number, new in _unchanged(regions, lasts, cuts)
+        new[0]: base.parts[planned.part_of(number)]
+        for number, new in parts_of.items()
+        if regions[number].is_unchanged and len(new) == sharing[new[0]] == 1
     }
     return replace(planned, ranges=list(pairwise([None, *cuts, None])), unchanged=unchanged)
 
@@ -398,28 +398,6 @@ def _region_task(context: RunContext, planned: Plan, number: int) -> RegionTask:
         sort_fields=context.sort_fields,
         window_bytes=context.options.window_for(len(slices) + len(base_slices)),
     )
-
-
-def _unchanged(
-    regions: Sequence[Region], lasts: Mapping[int, bytes], cuts: Sequence[bytes]
-) -> Iterator[tuple[int, int]]:
-    """Yield the regions that are unchanged parts of the base, each with the new part that is equal.
-
-    `lasts` are the last borders of the regions that have any.
-    """
-    ends = [None, *cuts, None]
-    filled = sorted(lasts)
-    for before, number, after in zip([None, *filled], filled, [*filled[1:], None], strict=False):
-        new = bisect_right(cuts, regions[number].first)
-        low, high = ends[new], ends[new + 1]
-        # A cut may be lower than the border that follows it, but not as low as the one before.
-        begins = before is None or (low is not None and lasts[before] < low)
-        if high is None or after is None:
-            is_end = high is None and after is None
-        else:
-            is_end = lasts[number] < high <= regions[after].first
-        if regions[number].is_unchanged and begins and is_end:
-            yield number, new
 
 
 def _borders(regions: Sequence[Region], lasts: dict[int, bytes]) -> Iterator[Border]:
@@ -448,7 +426,7 @@ class RegionTask(msgspec.Struct, frozen=True):
 
 
 class Region(msgspec.Struct, frozen=True):
-    first: bytes = b""  # its first border; empty if it has no records
+    first: bytes = b""  # its first border, or its first key; empty if it has no records
     borders: str = ""  # path of its borders
     is_unchanged: bool = False  # whether it is a part of the base as it was
 

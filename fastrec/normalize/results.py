@@ -55,6 +55,10 @@ class Piece(msgspec.Struct, frozen=True):
         )
 
     @property
+    def estimated_text(self) -> int:
+        return self.slice.estimated_text
+
+    @property
     def place(self) -> tuple[int, int]:
         """Its shard, and where it begins in it: the order of all pieces."""
         return self.shard, self.offset + self.slice.start
@@ -118,14 +122,6 @@ class MergedRun(msgspec.Struct, frozen=True, tag="merge"):
     regions: str  # hash of the regions that its bounds belong to; empty if it has no bounds
 
 
-class Excluded(msgspec.Struct, frozen=True):
-    """Records that options left out of a part: sorted, in a compressed file, with their index."""
-
-    path: str
-    text_bytes: int
-    index_bytes: int
-
-
 class PartSources(FileDigest, frozen=True, array_like=True):
     """The file of the sources of a part, with its SHA-256."""
 
@@ -152,9 +148,11 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     # Size of its index, the file `statistics_prefix` + `-index`; 0 if work is not kept.
     index_bytes: int = 0
     # The records of its range that options left out, which the next run may need; None if there
-    # are none, or if work is not kept.
-    excluded: Excluded | None = None
-    border: bytes = b""  # the first border of its range, if work is kept
+    # are none, or if work is not kept. Their texts are in a compressed file.
+    excluded: Run | None = None
+    # The lowest and the highest key of all records of its range, those left out too, if work is
+    # kept.
+    span: tuple[bytes, bytes] = b"", b""
     columns: FileDigest | None = None  # with SHA-256; None if it has no records
     sources: PartSources | None = None
     # If work is kept, for the first part of a group: the census of all parts of the group

@@ -8,133 +8,23 @@ speed.
 """
 
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from itertools import islice
-from keyword import iskeyword
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from fastrec.schemas.schema import (
     AnyStruct,
     Base,
     Free,
     UnknownKeys,
-    compile_function,
     rewrite_hint,
 )
 
-# Count the strings of a record: its keys, and the texts among its values. The decoder silently
-# keeps the last of two equal keys, so a record with fewer strings than its line has lost a key. The
-# function is generated from the types of a record class: an object of a few fields is counted in
-# less time than one call takes.
-
-_NULL = type(None)
-# By the types of a value, the expression for the number of its strings; `float` stands for all
-# numbers.
-_STRINGS: dict[frozenset[Any], str] = {
-    frozenset({float}): "0",
-    frozenset({float, _NULL}): "0",
-    frozenset({str}): "1",
-    frozenset({str, _NULL}): "(0 if {0} is None else 1)",
-    frozenset({str, float}): "(1 if type({0}) is str else 0)",
-    frozenset({list[str]}): "len({0})",
-    frozenset({list[str], _NULL}): "len({0} or ())",
-    frozenset({list[str], str}): "(1 if type({0}) is str else len({0}))",
-    frozenset({dict[str, str]}): "2 * len({0})",
-    frozenset({dict[str, str], _NULL}): "2 * len({0} or ())",
-}
-
-
-def _counts(struct: type[Any], name: str, depth: int) -> Iterator[str]:
-    """Yield the lines of code that count the strings of the object in the variable `name`."""
-    indent = "    " * depth
-    always = 0  # strings that each object of this class has
-    for field in msgspec.structs.fields(struct):
-        kinds = frozenset(_alternatives(field.type)) - {UnsetType}
-        child = f"{name}_{field.name}" if field.name.isascii() else f"{name}_"
-        # A learned field may have the name of a keyword, or one that Python would normalize.
-        is_plain = field.name.isascii() and not iskeyword(field.name)
-        value = f"{name}.{field.name}" if is_plain else f"getattr({name}, {field.name!r})"
-        objects = next((kind for kind in kinds if _struct_in(kind)), None)
-        strings = "0" if objects else _STRINGS.get(kinds, "count_free({0})").format(child)
-        if not field.required:
-            yield f"{indent}if ({child} := {value}) is not UNSET:"
-            yield f"{indent}    n += 1 + {strings}"
-        else:
-            always += 1
-            if strings.isdigit() and not objects:
-                always += int(strings)
-                continue
-            yield f"{indent}{child} = {value}"
-            if not objects:
-                yield f"{indent}n += {strings}"
-        if objects:
-            yield from _object_counts(objects, child, depth)
-    if always:
-        yield f"{indent}n += {always}"
-
-
-def _object_counts(kind: Any, name: str, depth: int) -> Iterator[str]:
-    """Yield the lines of code that count the strings of the object or objects in a variable.
-
-    It may be null.
-    """
-    indent = "    " * depth
-    struct = _struct_in(kind)
-    assert struct
-    if struct is kind:
-        yield f"{indent}if {name}:"
-        yield from _counts(struct, name, depth + 1)
-    elif inner := list(_counts(struct, f"{name}_item", depth + 1)):
-        # If each of them has the same number of strings, nothing is looked at one by one.
-        if len(inner) == 1:
-            yield f"{indent}n += len({name} or ()) * {inner[0].split()[-1]}"
-        else:
-            yield f"{indent}for {name}_item in {name} or ():"
-            yield from inner
-
-
-def _struct_in(kind: Any) -> type[Base] | None:
-    """The Struct if a type is one, or a list of one."""
-    inner = get_args(kind)[0] if get_origin(kind) is list else kind
-    return inner if isinstance(inner, type) and issubclass(inner, Base) else None
-
-
-def _alternatives(hint: Any) -> Iterator[Any]:
-    """Yield the types that a type is the union of, without their bounds."""
-    origin = get_origin(hint)
-    if origin in (Union, types.UnionType):
-        for argument in get_args(hint):
-            yield from _alternatives(argument)
-    elif origin is Annotated:
-        yield from _alternatives(get_args(hint)[0])
-    elif origin is Literal:
-        yield from map(type, get_args(hint))
-    else:
-        yield float if hint in (int, bool) else hint
-
-
-def _count_free(value: Any) -> int:
-    strings = 0
-    values = [value]
-    for child in values:  # which grows meanwhile
-        # Half the time of `child.__class__`, since types vary from value to value.
-        kind = type(child)
-        if kind is str:
-            strings += 1
-        elif kind is dict:
-            strings += len(child)
-            values += child.values()
-        elif kind is list:
-            values += child
-    return strings
-
-
 Decode = Callable[[bytes | memoryview], Any]
-Count = Callable[[Any], int]
 
 # The decoder compares the bytes of keys, so msgspec refuses names that JSON has to escape.
 _UNSPELLABLE = frozenset('"\\') | {chr(code) for code in range(0x20)}
@@ -202,16 +92,13 @@ class LearningDecoder:
     def __init__(
         self,
         record: type[Any],
-        never: Collection[str] = (),
         hints: Mapping[str, Any] = types.MappingProxyType({}),
     ) -> None:
-        """Decode records of this class. `never` and `hints` are about unknown keys of the root.
+        """Decode records of this class.
 
-        Those of `never` are not learned. Those of `hints` are, but a line with a value of another
-        type is refused.
+        `hints` has types of unknown keys of the root: a line with another value there is refused.
         """
         self._record = record
-        self._never = frozenset(never)
         self._hints = hints
         self._learned: UnknownKeys = {}
         self._seen: set[tuple[str, str]] = set()  # unknown keys that the next decoder will know
@@ -232,7 +119,7 @@ class LearningDecoder:
             return
         room = _MOST_LEARNED - sum(map(len, self._learned.values()))
         for path, keys in unknown.items():
-            known = self._learned.get(path, set()) | (set() if path else self._never)
+            known = self._learned.get(path, ())
             new = ((path, key) for key in sorted(keys) if key not in known and can_widen(key))
             # Every line may have keys of its own, so only as many are remembered as can be learned.
             self._seen.update(islice(new, max(room - len(self._seen), 0)))
@@ -250,7 +137,7 @@ class LearningDecoder:
 
     def _use(self, record: type[Any]) -> None:
         self._known = record  # the class with fields for all keys learned so far
-        for name in ("parts", "count_strings"):  # of the class before
+        for name in ("parts", "decode_null_id"):  # of the class before
             self.__dict__.pop(name, None)
         self.decode: Decode = msgspec.json.Decoder(record).decode
 
@@ -260,23 +147,25 @@ class LearningDecoder:
 
         Made at first use.
         """
-        record = self._known
-        asked = next(
-            field.type for field in msgspec.structs.fields(record) if field.name == "input"
-        )
-        without = msgspec.defstruct(
-            record.__name__,
-            [("input", int)],
-            bases=(record,),
-            module=record.__module__,
+        fields = msgspec.structs.fields(self._known)
+        asked = next(field.type for field in fields if field.name == "input")
+        return self._decode_with("input", int), msgspec.json.Decoder(asked).decode
+
+    @cached_property
+    def decode_null_id(self) -> Decode:
+        """The decoder of records with a null, which is wrong, in `evaluation_result_id`."""
+        return self._decode_with("evaluation_result_id", None)
+
+    def _decode_with(self, field: str, hint: Any) -> Decode:
+        """Make the decoder of records with another type of a field, which is required."""
+        known = self._known
+        fields = [(field, hint)]
+        record = msgspec.defstruct(
+            known.__name__,
+            fields,
+            bases=(known,),
+            module=known.__module__,
             kw_only=True,
             gc=False,
         )
-        return msgspec.json.Decoder(without).decode, msgspec.json.Decoder(asked).decode
-
-    @cached_property
-    def count_strings(self) -> Count:
-        """The function that counts the strings of a record, keys included; made at first use."""
-        counts = _counts(self._known, "record", 1)
-        lines = ["def count_strings(record, UNSET=UNSET):", "    n = 0", *counts, "    return n"]
-        return compile_function("count_strings", lines, count_free=_count_free)
+        return msgspec.json.Decoder(record).decode

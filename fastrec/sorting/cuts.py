@@ -43,7 +43,6 @@ So when it doubles, its cuts move.
 approximate quantiles.
 """
 
-import re
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -58,15 +57,11 @@ from fastrec.storage import FileDigest, fingerprint
 
 Border = tuple[bytes, int]  # a prefix, and the size of all records that have it
 
-_STRING = rb"[^\0]*(?:\0\xff[^\0]*)*\0"  # a field besides sample_id
 _BLOCK = 4_096  # borders per block of a file
 
 
 def prefix_maker(fields: Sequence[str]) -> Callable[[bytes], bytes]:
     """Make a function that cuts off what comes after some leading fields of a key."""
-    if "sample_id" not in fields:
-        match = re.compile(b"(?:%s){%d}" % (_STRING, len(fields))).match
-        return lambda key: match(key)[0]  # type: ignore[index]  # every key has these fields
 
     def prefix(key: bytes) -> bytes:
         end = 0

@@ -176,16 +176,12 @@ class BlockReader(msgspec.Struct):
         self._position += size
 
 
-def read_blocks(path: str, size: int | None = None) -> Iterator[Any]:
-    """Yield the blocks of a file, whose size need not be given.
-
-    DamagedFileError if it is damaged or missing.
-    """
-    if size is None:
-        try:
-            size = storage_of(path).size_of(path)
-        except FileNotFoundError as exc:
-            raise DamagedFileError(path, exc.strerror or str(exc)) from exc
+def read_blocks(path: str) -> Iterator[Any]:
+    """Yield the blocks of a file; DamagedFileError if it is damaged or missing."""
+    try:
+        size = storage_of(path).size_of(path)
+    except FileNotFoundError as exc:
+        raise DamagedFileError(path, exc.strerror or str(exc)) from exc
     reader = BlockReader(path, 0, size, _READ_BYTES)
     while not reader.at_end:
         yield from reader.read()

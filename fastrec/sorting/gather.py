@@ -29,7 +29,6 @@ from fastrec.sorting.files import BlockReader, read_exactly
 from fastrec.sorting.runs import (
     Fence,
     Origins,
-    OriginsByPosition,
     Run,
     SharedOrigins,
     decode_fingerprints,
@@ -37,7 +36,6 @@ from fastrec.sorting.runs import (
     in_order,
     index_of,
     index_reader,
-    without,
 )
 from fastrec.sources.shard import shard_at
 from fastrec.storage import fingerprint, storage_of
@@ -191,8 +189,6 @@ class RunSlice(msgspec.Struct, frozen=True, array_like=True):
     index: str = ""  # path of the index; that of the run if empty
     is_part: bool = False  # whether the path is that of a published part, compressed as a whole
     removed: tuple[int, ...] = ()  # pieces whose copies do not count any more
-    # whether the part is one of a trusted corpus, which may have more text, and not of the base
-    is_input: bool = False
     # path of the columns of a part, which are its index; the other index says what they lack
     columns: str = ""
     has_repeats: bool = False  # whether records of a part of a trusted corpus have equal keys
@@ -202,7 +198,7 @@ class PartReader(Protocol):
     """Reads records of a part from its columns, as `BlockReader` does from an index."""
 
     gaps: Iterator[int]  # bytes of text between the records
-    is_whole: bool  # whether all records of the part are in the range
+    is_whole: bool  # whether it reads all records of the part
 
     @property
     def at_end(self) -> bool: ...
@@ -231,34 +227,25 @@ class _Records(msgspec.Struct):
     fingerprints: list[int] = []
     rows: list[Any] = []
     texts: list[memoryview] = []
-    origins: OriginsByPosition = {}
+    origins: list[Origins | None] = []  # None of a record with one copy, whose row has its origin
 
     def columns(self) -> tuple[list[Any], ...]:
-        return self.keys, self.sizes, self.fingerprints, self.rows, self.texts
+        return self.keys, self.sizes, self.fingerprints, self.rows, self.texts, self.origins
 
     def __iadd__(self, other: Self) -> Self:
-        before = len(self.keys)
-        for position, origins in other.origins.items():
-            self.origins[before + position] = origins
         for column, more in zip(self.columns(), other.columns(), strict=True):
             column.extend(more)
         return self
 
     def pop(self, count: int) -> _Records:
         """Remove and return the first records."""
-        first = _Records(*[column[:count] for column in self.columns()])  # type: ignore[arg-type]
+        first = _Records(*[column[:count] for column in self.columns()])
         for column in self.columns():
             del column[:count]
-        if self.origins:
-            origins = self.origins.items()
-            first.origins = {position: each for position, each in origins if position < count}
-            self.origins = {
-                position - count: each for position, each in origins if position >= count
-            }
         return first
 
     def pick(self, positions: Sequence[int]) -> list[list[Any]]:
-        """The columns of some records, without their origins."""
+        """The columns of some records."""
         return [
             [column[index] for index in positions] if column else [] for column in self.columns()
         ]
@@ -266,13 +253,23 @@ class _Records(msgspec.Struct):
     def leave_out(self, removed: frozenset[int]) -> None:
         """Leave out the copies of removed pieces, and records that have no others."""
         pieces = {row[0] for row in self.rows}
-        for origins in self.origins.values():
-            pieces.update(piece for piece, _, _ in origins)
+        for several in filter(None, self.origins):
+            pieces.update(piece for piece, _, _ in several)
         if removed.isdisjoint(pieces):
             return
-        kept, rows, self.origins = without(removed, self.rows, self.origins)
-        self.keys, self.sizes, self.fingerprints, _, self.texts = self.pick(kept)
-        self.rows = rows
+        kept: list[int] = []
+        for position, (row, origins) in enumerate(zip(self.rows, self.origins, strict=True)):
+            all_copies = origins or ((row[0], row[1], 1),)
+            copies = tuple(origin for origin in all_copies if origin[0] not in removed)
+            if not copies:
+                continue
+            piece, line, count = copies[0]
+            self.origins[position] = copies if len(copies) > 1 or count > 1 else None
+            if row[0] != piece:
+                self.rows[position] = [piece, line, *row[2:]]
+            kept.append(position)
+        for column, left in zip(self.columns(), self.pick(kept), strict=True):
+            column[:] = left
 
 
 class _Cursor:
@@ -313,8 +310,8 @@ class _Cursor:
         if run_slice.columns:
             assert open_part
             part = open_part(run_slice, low, high, self._with_rows)
-        # Whether the slice has records beyond the range.
-        self._is_cut = run_slice.is_input or (part is not None and not part.is_whole)
+        # Whether there are other records than those of the slice and the range.
+        self._is_cut = part is not None and not part.is_whole
         self._data: PartTexts | _RunData | None = None
         index_stretch = stretch
         if with_texts:
@@ -358,7 +355,9 @@ class _Cursor:
                 block = _Records(keys, sizes, list(self._decode_fingerprints(fingerprints)))
                 if self._with_rows:
                     block.rows = list(self._decode_rows(rows))
-                    block.origins = {position: self._share(each) for position, each in origins}
+                    block.origins = [None] * len(keys)
+                    for position, several in origins:
+                        block.origins[position] = self._share(several)
                 self.waiting += block
                 self._held += self._memory_of(block)
                 if self._held >= self._stretch or (
@@ -418,7 +417,7 @@ class _Cursor:
         return records
 
     def _memory_of(self, records: _Records) -> int:
-        origins = _ORIGIN_BYTES * sum(map(len, records.origins.values()))
+        origins = _ORIGIN_BYTES * sum(map(len, filter(None, records.origins)))
         if self._data:
             return sum(records.sizes) + origins
         return sum(map(len, records.keys)) + _KEY_BYTES * len(records.keys) + origins
@@ -436,17 +435,14 @@ class Window(_Records):
 
 
 def whole_run(run: Run) -> RunSlice:
-    index = index_of(run.path) if run.part else ""
-    is_part = bool(run.part)
     return RunSlice(
         path=run.part or run.path,
         index_start=0,
         index_end=run.index_bytes,
         data_start=0,
         data_end=run.data_bytes,
-        index=index,
-        is_part=is_part,
-        is_input=is_part,
+        index=index_of(run.path),
+        is_part=bool(run.part),
         columns=run.columns,
         has_repeats=run.has_repeats,
     )
@@ -521,14 +517,14 @@ def gather(
     the number of workers that read the runs in turns: what one has read leaves the page cache, and
     what it needs next is read ahead; 0 leaves the cache alone. Parts with columns need `open_part`.
     """
-    shared_origins = SharedOrigins()
+    share = SharedOrigins().share
     cursors = [
         _Cursor(
             run_slice,
             low,
             high,
             window_bytes // len(slices),
-            shared_origins.share,
+            share,
             with_texts=with_texts,
             with_rows=True,
             turns=turns,
@@ -538,14 +534,14 @@ def gather(
     ]
     for records in _windows(cursors, window_bytes if with_texts else None):
         texts = records.texts
-        order, origins, groups = in_order(
+        order, groups = in_order(
             records.keys,
             records.rows,
             lambda index, texts=texts: bytes(texts[index]),  # type: ignore[misc]
             records.origins,
-            shared_origins,
+            share,
         )
-        yield Window(*records.pick(order), origins, groups)  # type: ignore[arg-type, call-arg]
+        yield Window(*records.pick(order), groups)  # type: ignore[call-arg]
 
 
 def gather_keys(

@@ -283,11 +283,8 @@ class KeyColumns(msgspec.Struct):
     def __iadd__(self, other: Self) -> Self:
         before = len(self.scopes)
         self.ends += [before + end for end in other.ends]
-        self.scopes += other.scopes
-        self.hashes += other.hashes
-        self.models += other.models
-        self.evaluation_ids += other.evaluation_ids
-        self.sample_ids += other.sample_ids
+        for name in self.__struct_fields__[:-1]:
+            getattr(self, name).extend(getattr(other, name))
         return self
 
     def groups(self) -> Iterator[tuple[int, int]]:

@@ -16,8 +16,8 @@ stays when one of its shards goes.
     origins  {position of the record: ((piece, first line in it, copies in it), …)}
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from itertools import compress, groupby, islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, compress, groupby, islice
 from operator import eq, itemgetter
 from struct import pack, unpack
 from typing import Any, Self
@@ -33,9 +33,6 @@ Row = Sequence[Any]  # the row of a record: its piece, its line, and values for 
 Origin = tuple[int, int, int]
 
 Origins = tuple[Origin, ...]  # the origins of a record, sorted by piece
-
-# The origins of records with several copies, by position among other records.
-OriginsByPosition = dict[int, Origins]
 
 _MOST_SHARED = 1 << 14
 
@@ -57,44 +54,15 @@ class SharedOrigins(msgspec.Struct):
 def union(several: Iterable[Origins]) -> Origins:
     """Unite the origins of duplicates: of each piece the lowest line, and all its copies."""
     by_piece: dict[int, Origin] = {}
-    for origins in several:
-        for origin in origins:
-            piece, line, count = origin
-            if known := by_piece.get(piece):
-                by_piece[piece] = (piece, min(line, known[1]), count + known[2])
-            else:
-                by_piece[piece] = origin
+    for piece, line, count in chain.from_iterable(several):
+        _, first, known = by_piece.get(piece, (piece, line, 0))
+        by_piece[piece] = (piece, min(line, first), known + count)
     return tuple(sorted(by_piece.values()))
 
 
-def without(
-    removed: Container[int], rows: Sequence[Any], origins: OriginsByPosition
-) -> tuple[list[int], list[Any], OriginsByPosition]:
-    """Leave out the copies of removed pieces.
-
-    Return the positions of the records that have other copies, their rows, and their origins by
-    their new positions.
-    """
-    kept: list[int] = []
-    new_rows: list[Any] = []
-    new_origins: OriginsByPosition = {}
-    for position, row in enumerate(rows):
-        copies = origins.get(position)
-        if copies is None:
-            if row[0] in removed:
-                continue
-        else:
-            copies = tuple(origin for origin in copies if origin[0] not in removed)
-            if not copies:
-                continue
-            piece, line, count = copies[0]
-            if len(copies) > 1 or count > 1:
-                new_origins[len(kept)] = copies
-            if row[0] != piece:
-                row = [piece, line, *row[2:]]
-        kept.append(position)
-        new_rows.append(row)
-    return kept, new_rows, new_origins
+def by_position(origins: Iterable[Origins | None]) -> list[tuple[int, Origins]]:
+    """The origins of the records that have several copies, each with the position of its record."""
+    return [(position, each) for position, each in enumerate(origins) if each]
 
 
 BLOCK_ROWS = 128
@@ -118,24 +86,14 @@ class IndexWriter:
     """Writes an index. The file exists once the context is left."""
 
     def __init__(
-        self,
-        path: str,
-        block_rows: int = BLOCK_ROWS,
-        *,
-        fenced: bool = True,
-        compressed: bool = False,
+        self, path: str, block_rows: int = BLOCK_ROWS, *, compressed: bool = False
     ) -> None:
         self._file = ViewsWriter(path, compressed=compressed)
         self._block_rows = block_rows
-        self._fenced = fenced
-        self.fences: list[Fence] = []  # the first keys of all blocks; empty without `fenced`
+        self.fences: list[Fence] = []  # the first keys of all blocks
         self.records = 0
         self.data_offset = 0
-        self._keys: list[bytes] = []
-        self._sizes: list[int] = []
-        self._fingerprints: list[int] = []
-        self._rows: list[Any] = []
-        self._origins: OriginsByPosition = {}  # of the waiting records
+        self._waiting: tuple[list[Any], ...] = ([], [], [], [], [])  # columns, as `add` gets them
 
     @property
     def size(self) -> int:
@@ -150,16 +108,12 @@ class IndexWriter:
         sizes: Sequence[int],
         fingerprints: Sequence[int],
         rows: Sequence[Any],
-        origins: OriginsByPosition,
+        origins: Sequence[Origins | None],
     ) -> None:
-        before = len(self._keys)
-        for position, each in origins.items():
-            self._origins[before + position] = each
         self.records += len(keys)
-        self._keys += keys
-        self._sizes += sizes
-        self._fingerprints += fingerprints
-        self._rows += rows
+        columns = keys, sizes, fingerprints, rows, origins
+        for waiting, column in zip(self._waiting, columns, strict=True):
+            waiting.extend(column)
         self._write_blocks(self._block_rows)
 
     def end_block(self) -> None:
@@ -169,23 +123,20 @@ class IndexWriter:
     def _write_blocks(self, least: int) -> None:
         """Write full blocks, and the rest too if it has at least `least` records."""
         first = 0
-        count = len(self._keys)
-        origins = self._origins
+        count = len(self._waiting[0])
         while count - first >= least:
             end = min(first + self._block_rows, count)
-            keys = self._keys[first:end]
-            sizes = self._sizes[first:end]
-            if self._fenced:
-                self.fences.append(Fence(keys[0], self._file.size, self.data_offset))
-            fingerprints = pack(f"<{end - first}Q", *self._fingerprints[first:end])
-            rows = _encode_rows(self._rows[first:end])
-            repeated = [at for at in range(first, end) if at in origins] if origins else []
-            block_origins = [(at - first, origins[at]) for at in repeated]
-            self._file.write_block((keys, sizes, fingerprints, rows, block_origins))
+            keys, sizes, fingerprints, rows, origins = (
+                column[first:end] for column in self._waiting
+            )
+            self.fences.append(Fence(keys[0], self._file.size, self.data_offset))
+            packed = pack(f"<{end - first}Q", *fingerprints)
+            block = keys, sizes, packed, _encode_rows(rows), by_position(origins)
+            self._file.write_block(block)
             self.data_offset += sum(sizes)
             first = end
-        del self._keys[:first], self._sizes[:first], self._fingerprints[:first], self._rows[:first]
-        self._origins = {at - first: each for at, each in origins.items() if at >= first}
+        for column in self._waiting:
+            del column[:first]
 
     def __enter__(self) -> Self:
         return self
@@ -248,29 +199,26 @@ def in_order(
     keys: Sequence[bytes],
     rows: Sequence[Row],
     text: Callable[[int], bytes],
-    origins: Mapping[int, Origins] | None = None,
-    shared_origins: SharedOrigins | None = None,
-) -> tuple[list[int], OriginsByPosition, list[tuple[int, int]]]:
+    origins: list[Origins | None],
+    share: Callable[[Origins], Origins],
+) -> tuple[list[int], list[tuple[int, int]]]:
     """Sort records by key, then by their bytes.
 
-    Of duplicates, keep the one of the lowest piece, and of that the first.
+    Of duplicates, keep the one of the lowest piece, and of that the first; it gets the origins of
+    all of them.
 
     `text` returns the bytes of a record; it is only called where keys are equal. `origins` are of
     records that already have several copies.
 
-    Return the positions of the records to keep, in order; the origins of those with several copies,
-    by position among those to keep; and where records with equal keys begin and end among those to
-    keep.
+    Return the positions of the records to keep, in order; and where records with equal keys begin
+    and end among those to keep.
     """
     order = sorted(range(len(keys)), key=keys.__getitem__)
     in_sorted_order = [keys[index] for index in order]
     repeated = compress(
         range(1, len(order)), map(eq, in_sorted_order, islice(in_sorted_order, 1, None))
     )
-    known = origins or {}
-    share = (shared_origins or SharedOrigins()).share
     kept: list[int] = []
-    kept_origins: OriginsByPosition = {}
     groups: list[tuple[int, int]] = []
     done = 0  # records before this position were added
     for start, end in _stretches(repeated):
@@ -279,20 +227,17 @@ def in_order(
         same_key = [(text(index), *rows[index][:2], index) for index in order[start:end]]
         for _, group in groupby(sorted(same_key), key=itemgetter(0)):
             copies = [
-                (index, known.get(index) or ((piece, line, 1),)) for _, piece, line, index in group
+                (index, origins[index] or ((piece, line, 1),)) for _, piece, line, index in group
             ]
+            first_copy = copies[0][0]
             if len(copies) > 1:
-                kept_origins[len(kept)] = share(union(origins for _, origins in copies))
-            kept.append(copies[0][0])
+                origins[first_copy] = share(union(each for _, each in copies))
+            kept.append(first_copy)
         if len(kept) - first > 1:
             groups.append((first, len(kept)))
         done = end
     kept += order[done:]
-    if known:
-        kept_origins = {
-            to: known[index] for to, index in enumerate(kept) if index in known
-        } | kept_origins
-    return kept, kept_origins, groups
+    return kept, groups
 
 
 def _stretches(repeated: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -326,9 +271,14 @@ def spill(
     """
     starts = [0, *ends[:-1]]
     fingerprints: list[int] = []
+    origins: list[Origins | None] = [None] * len(keys)
     with memoryview(text) as view:
-        order, origins, _ = in_order(
-            keys, rows, lambda index: bytes(view[starts[index] : ends[index]])
+        order, _ = in_order(
+            keys,
+            rows,
+            lambda index: bytes(view[starts[index] : ends[index]]),
+            origins,
+            SharedOrigins().share,
         )
         batch = max(_BATCH_BYTES * len(ends) // max(ends[-1], 1), 1) if ends else 1
         with ViewsWriter(path) as data:
@@ -344,6 +294,6 @@ def spill(
             [ends[number] - starts[number] for number in order],
             fingerprints,
             [rows[number] for number in order],
-            origins,
+            [origins[number] for number in order],
         )
     return Run(path, len(order), data.size, index.size, index.fences, data.hash(), index.hash())

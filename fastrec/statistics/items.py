@@ -132,7 +132,7 @@ def _correlation_p_values(correlations: Array, counts: Indices) -> Array:
     return np.asarray(np.where(correlations < 0, tail, 1 - tail))
 
 
-def _count_as_low(own: Array, others: Array, random: np.random.Generator) -> int:
+def _count_as_low(own: Array, others: Array, random: "np.random.Generator") -> int:
     """Of random permutations, count those whose product is at most the observed one."""
     rounding = 1e-12 * float(np.abs(own) @ np.abs(others))
     limit = float(own @ others) + rounding

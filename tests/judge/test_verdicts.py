@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastrec.judge.batch import Batch
 from fastrec.judge.findings import WARNINGS, warnings_of
-from fastrec.judge.judge import Judge, count_quotes
+from fastrec.judge.judge import Judge
 from fastrec.judge.repair import repair_codes
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.schemas.registry import SCHEMAS, schema_of
 from fastrec.schemas.schema import Schema
-from fastrec.schemas.widen import LearningDecoder
 from tests import reference
 from tests.judge.test_oracle import spelled
 from tests.judge.test_paths import mixed_records
@@ -166,57 +164,6 @@ def test_no_valid_record_seems_to_have_lost_a_key(
         expected = other.judge_chunk(lines, bytearray())
         assert verdicts(batch)["versions"] == {version: 3}
         assert batch.slow == expected.slow
-
-
-@pytest.mark.parametrize("version", SCHEMAS)
-@given(st.data())
-@settings(max_examples=examples(3, 100))
-def test_strings_are_counted(version: str, data: st.DataObject) -> None:
-    """The generated function counts as many strings as a walk over the plain value finds."""
-    record = data.draw(records_of[version])
-    decoder = LearningDecoder(SCHEMAS[version].record)
-    unknown: dict[str, set[str]] = {}
-    reference_keys = {"": SCHEMAS[version].shape}
-    while reference_keys:
-        path, shape = reference_keys.popitem()
-        unknown[path] = {"zz", "class", "unknown_0", "é", "ﬁ"} - set(shape.fields)
-        reference_keys |= {one.shape.path: one.shape for one in shape.fields.values() if one.shape}
-    if not SCHEMAS[version].closed:
-        decoder.learn(unknown)
-    try:
-        decoded = decoder.decode(json.dumps(record).encode())
-    except ValueError:
-        # with unknown keys that it did not learn, or numbers that only the slow path accepts
-        return
-    assert decoder.count_strings(decoded) == strings_in(record)
-
-
-def strings_in(value: Any) -> int:
-    """Count the keys and texts of a JSON value."""
-    if isinstance(value, dict):
-        return len(value) + sum(map(strings_in, value.values()))
-    return sum(map(strings_in, value)) if isinstance(value, list) else isinstance(value, str)
-
-
-@given(st.text('"\\a', max_size=40) | st.text('"\\', min_size=100, max_size=400))
-@example('\\\\"' * 100 + '\\\\\\"' * 10 + '\\\\\\\\"' * 10)
-@example("\\" * 6 + '"')
-@example("\\" * 7 + '"')
-@example(("\\" * 7 + '"') * 100)
-@example('"')
-@example("")
-def test_quotes_are_counted(text: str) -> None:
-    """A quote counts unless an odd number of backslashes is before it.
-
-    There may be too many, never too few.
-    """
-    expected = sum(len(found[1]) % 2 == 0 for found in re.finditer(r'(\\*)"', text))
-    data = text.encode()
-    quotes = count_quotes(data)
-    assert quotes == count_quotes(memoryview(data))
-    assert quotes >= expected
-    if "\\" * 17 not in text:
-        assert quotes == expected
 
 
 def perturbed(record: dict[str, Any], schema: Schema, rng: random.Random) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def test_a_merged_run_has_the_records_of_its_runs(
                     f"{folder}/{level}-{number}",
                     list(map(whole_run, parcel)),
                     window_bytes,
-                    cuts if last else None,
+                    cuts if last else [],
                     block_rows=block_rows,
                 )
                 for number, parcel in enumerate(parcels)
@@ -90,7 +90,8 @@ def check_index(run: Run) -> None:
     windows = windows_of(slices, None, None, 100)
     assert sum(len(window.keys) for window in windows) == run.records
     assert sum(len(text) for window in windows for text in window.texts) == run.data_bytes
-    blocks = read_blocks(index_of(run.path), run.index_bytes)
+    assert Path(index_of(run.path)).stat().st_size == run.index_bytes
+    blocks = read_blocks(index_of(run.path))
     assert [key for keys, *_ in blocks for key in keys] == [
         key for window in windows for key in window.keys
     ]

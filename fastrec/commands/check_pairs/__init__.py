@@ -10,7 +10,6 @@
 import math
 import re
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import chain, groupby
@@ -330,7 +329,6 @@ class _Check:
         self._report = report
         self._groups = FindingGroups()
         self._folders: set[str] = set()
-        self._not_compared: Counter[str] = Counter()
 
     def add(self, pair: Pair, pieces: Sequence[CheckedPiece]) -> None:
         report = self._report
@@ -405,7 +403,7 @@ class _Check:
                 report.different += 1
                 findings.append(verdict)
             else:
-                self._not_compared[verdict] += 1
+                report.not_compared[verdict] = report.not_compared.get(verdict, 0) + 1
             self._find(pair.aggregate, *filter(None, findings))
 
     def finish(self, seconds: float) -> PairCheck:
@@ -415,6 +413,6 @@ class _Check:
         report.groups = self._groups.in_order()
         report.warnings = sum(codes[code] for code in PAIR_WARNINGS)
         report.errors = codes.total() - report.warnings
-        report.not_compared = dict(sorted(self._not_compared.items()))
+        report.not_compared = dict(sorted(report.not_compared.items()))
         report.seconds = seconds
         return report

@@ -49,7 +49,7 @@ from fastrec.commands.diff.plan import (
 )
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
-from fastrec.errors import CorpusError, UsageError, counted, utf8
+from fastrec.errors import CorpusError, UsageError, check_choice, counted, utf8
 from fastrec.filters import (
     FilterArguments,
     Strings,
@@ -217,8 +217,7 @@ def _check_gate(*, fail_on: float | None, p: float, p_adjust: str, min_compared:
         )
     if not 0 <= min_compared <= 100:
         raise UsageError(f"min_compared is a percentage, from 0 to 100, not {min_compared}")
-    if p_adjust not in ("bh", "none"):
-        raise UsageError(f"p_adjust must be 'bh' or 'none', not {p_adjust!r}")
+    check_choice("p_adjust", p_adjust, ("bh", "none"))
 
 
 def _find_failures(difference: Difference) -> Iterator[Failure]:

@@ -8,13 +8,15 @@ questions by both, and the same mean of scores that vary.
 import json
 from collections import defaultdict
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastrec.answers.question_table import QuestionTable
 from fastrec.errors import listed
-from fastrec.normalize.corrections import Renamer, read_names
 from fastrec.schemas.registry import NEWEST_SCHEMA
 from fastrec.sorting.keys import METRIC
+
+if TYPE_CHECKING:
+    from fastrec.normalize.corrections import Renamer
 
 _SAME = "these look like the same metrics under other names"
 _Scope = tuple[str, str]
@@ -24,12 +26,18 @@ def rename_notices(old: QuestionTable, new: QuestionTable) -> list[str]:
     """Notices with what to give to `normalize --map`."""
     before = _numbers_in(old)
     after = _numbers_in(new)
+    added = after.keys() - before.keys()
+    gone = before.keys() - after.keys()
+    if not added or not gone:
+        return []
+    from fastrec.normalize.corrections import Renamer, read_names  # noqa: PLC0415 - rarely needed
+
     renamer = Renamer(read_names("eee"), NEWEST_SCHEMA, keep_names=False)
     by_map = set()
     lines = set()
-    for scope in after.keys() - before.keys():
+    for scope in added:
         mine = after[scope]
-        for other in before.keys() - after.keys():
+        for other in gone:
             theirs = before[other]
             common = mine.keys() & theirs.keys()
             if common and _new_names(scope, renamer) == _new_names(other, renamer):
@@ -58,7 +66,7 @@ def _numbers_in(corpus: QuestionTable) -> dict[_Scope, dict[str, Any]]:
     return numbers
 
 
-def _new_names(scope: _Scope, renamer: Renamer) -> dict[str, str]:
+def _new_names(scope: _Scope, renamer: "Renamer") -> dict[str, str]:
     names = {"model_id": "", "evaluation_name": scope[0], METRIC: scope[1]}
     changes = renamer.change_of(SimpleNamespace(**names))
     return names | {field: name for field, name, _ in changes}

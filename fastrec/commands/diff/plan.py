@@ -32,7 +32,7 @@ from fastrec.corpus.part_records import KEY_COLUMNS
 from fastrec.corpus.scan import Position, SplitHashes, position_maker
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.limits import current_limits
-from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.sorting.keys import METRIC, METRIC_FIELDS
 from fastrec.storage import join
 
@@ -100,16 +100,14 @@ def fields_to_compare(
 
     UsageError if schema versions differ.
     """
-    versions = list(CORPUS_LABELS)  # the oldest first
-    older, newer = sorted((old, new), key=lambda corpus: versions.index(corpus.manifest.schema))
-    schema, newest = (CORPUS_LABELS[corpus.manifest.schema] for corpus in (older, newer))
-    if schema is not newest:
-        names = [CORPUS_LABELS[corpus.manifest.schema].name for corpus in (old, new)]
+    schema, other = (CORPUS_LABELS[corpus.manifest.schema] for corpus in (old, new))
+    if schema is not other:
+        earlier = new if schema is NEWEST_SCHEMA else old
         raise UsageError(
-            f"{shown(old.corpus)} has records of schema {names[0]} and {shown(new.corpus)} of "
-            f"{names[1]}: their hashes differ. Upgrade the earlier version with "
-            f"`fastrec normalize {shown(older.corpus)} -o UPGRADED --schema {newest.name}`, and "
-            "compare UPGRADED"
+            f"{shown(old.corpus)} has records of schema {schema.name} and {shown(new.corpus)} of "
+            f"{other.name}: their hashes differ. Upgrade the earlier version with "
+            f"`fastrec normalize {shown(earlier.corpus)} -o UPGRADED --schema "
+            f"{NEWEST_SCHEMA.name}`, and compare UPGRADED"
         )
     if METRIC in schema.sort_fields:
         return (*(field for field in by if field != METRIC), METRIC)
