@@ -6,14 +6,14 @@
 All sums are exact. What an array cannot hold stands apart in the columns, and is added here.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from fastrec.answers.codes import Array, by_code, count_of, distinct_of, order_of
+from fastrec.answers.codes import Array, by_code, count_of, distinct_of, distinct_within, order_of
 from fastrec.answers.records import ANSWERS, ERROR, RIGHT, Records, RecordsOfScopes
 from fastrec.answers.selection import Selection
 from fastrec.sorting.keys import encode_sample_id, encode_text, scope_of
@@ -181,30 +181,26 @@ def _questions(records: Records, models: Sequence[bytes]) -> dict[int, QuestionC
     is_answer = records.flag & ANSWERS > 0
     has_answers = count_of(cells.place[is_answer], len(cells.first)) > 0
     count = len(questions.first)
-    columns = (
-        scope[cells.first][questions.first],
-        count_of(questions.place, count),
-        count_of(questions.place[has_answers], count),
-    )
-    by_models: defaultdict[int, Counter[int]] = defaultdict(Counter)
-    by_answering: defaultdict[int, Counter[int]] = defaultdict(Counter)
-    by_question = Counter(zip(*map(np.ndarray.tolist, columns), strict=True))
-    for (code, having, answering), number in by_question.items():
-        found[code].questions += number
-        by_models[code][having] += number
-        by_answering[code][answering] += number
-    for code, by_number in by_models.items():
-        found[code].by_models = max(by_number.items())
-        found[code].by_answering = max(by_answering[code].items())
+    having = count_of(questions.place, count)
+    answering = count_of(questions.place[has_answers], count)
+    for code, places in by_code(scope[cells.first][questions.first], np.arange(count)):
+        found[code].questions = len(places)
+        found[code].by_models = _largest(having[places])
+        found[code].by_answering = _largest(answering[places])
     _add_repeats(records, cells.place, found, models)
     return found
+
+
+def _largest(numbers: Array) -> tuple[int, int]:
+    """The largest of some numbers, and how often it occurs."""
+    largest = numbers.max()
+    return int(largest), int((numbers == largest).sum())
 
 
 def _several(scope: Array, keys: Array, others: Array) -> Array:
     """The scope of each key that has several different values."""
     of_key = distinct_of(scope, keys)
-    values = count_of(of_key.place[distinct_of(of_key.place, others).first], len(of_key.first))
-    return scope[of_key.first][values > 1]
+    return scope[of_key.first][distinct_within(of_key, others) > 1]
 
 
 def _add_repeats(
