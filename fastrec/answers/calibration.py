@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query
-from fastrec.answers.transcript import decoded
 from fastrec.answers.values import judged_pairs
 from fastrec.errors import NoMatchError
+from fastrec.judge.parse import decoded
 from fastrec.statistics.calibration import Calibration, calibrate
 from fastrec.statistics.repeats import ERROR, RIGHT
 from fastrec.where import number_of, parse_path, values_of

@@ -1,21 +1,18 @@
 """Open the questions of a corpus, and choose scopes and models by filters."""
 
 from collections.abc import Collection, Sequence
+from typing import Unpack
 
 import msgspec
 
 from fastrec.answers.question_table import QuestionTable
-from fastrec.answers.selection import Groups, select
+from fastrec.answers.selection import Groups, How, select
 from fastrec.answers.table import OUTCOME_FILTERS, Query, Scope
 from fastrec.engine import check_jobs
 from fastrec.errors import NoMatchError, UsageError, listed
 from fastrec.filters import Filters, Strings, as_tuple, matches_any
 from fastrec.parameters import AnyPath
-from fastrec.progress import Progress
 from fastrec.summary.present_choice import check_patterns, matching_scopes
-
-_EXAMPLES = 5  # ids in a message
-_LONGEST = 80  # characters of an id in a message
 
 # Scopes, each with a query for the questions and models that match.
 Chosen = Sequence[tuple[Scope, Query]]
@@ -25,19 +22,14 @@ def open_index(
     corpus: AnyPath,
     filters: Filters = Filters(),  # noqa: B008 - frozen
     groups: Groups = (),
-    *,
-    cluster: str | None = None,
-    jobs: int = 1,
-    progress: Progress | None = None,
+    **how: Unpack[How],
 ) -> QuestionTable:
     """Open the questions of a corpus: of all records, or of those that match.
 
-    With groups, each is an evaluation. Questions with the same value of the field `cluster` are a
-    cluster.
+    With groups, each is an evaluation.
     """
-    check_jobs(jobs)
-    selection = select(corpus, filters, groups, cluster=cluster, jobs=jobs, progress=progress)
-    return QuestionTable(selection)
+    check_jobs(how.get("jobs", 1))
+    return QuestionTable(select(corpus, filters, groups, **how))
 
 
 def open_scopes(
@@ -47,9 +39,7 @@ def open_scopes(
     *,
     metrics: str = "judgements",
     lower_is_better: Strings = (),
-    cluster: str | None = None,
-    jobs: int = 1,
-    progress: Progress | None = None,
+    **how: Unpack[How],
 ) -> tuple[QuestionTable, Chosen]:
     """Open the questions of a corpus, and choose its scopes: how commands about questions begin."""
     by_record = Filters(where=filters.where)
@@ -57,7 +47,7 @@ def open_scopes(
         by_record = by_record.within(filters)
     if groups:
         filters = filters.within(Filters())
-    index = open_index(corpus, by_record, groups, cluster=cluster, jobs=jobs, progress=progress)
+    index = open_index(corpus, by_record, groups, **how)
     index.direct(as_tuple("lower_is_better", lower_is_better))
     return index, choose_scopes(index.scopes, filters, "all" if groups else metrics)
 
@@ -133,20 +123,14 @@ def check_questions(index: QuestionTable, scopes: Chosen, filters: Filters) -> N
     """Check that some question has a chosen `sample_id` and `sample_hash`, whatever its answers."""
     if not (filters.sample_id or filters.hash):
         return
-    examples: dict[str, str] = {}
     for _, query in scopes:
         if len(index.ids(msgspec.structs.replace(query, outcomes=()))):
             return
-        first = msgspec.structs.replace(query, outcomes=(), sample_ids=(), hashes=())
-        for row in index.page(first, limit=_EXAMPLES).rows:
-            examples[str(row.sample_id)[:_LONGEST]] = row.sample_hash
     asked = Filters(sample_id=filters.sample_id, hash=filters.hash)
-    if filters.sample_id:
-        there_are = f"sample_ids: {', '.join(list(examples)[:_EXAMPLES])}, …"
-    else:
-        hashes = ", ".join(list(examples.values())[:2])
-        there_are = f"hashes: {hashes}, …; give 'abcd*' for the beginning of a hash"
-    raise NoMatchError(f"no question matches {asked}; {there_are}")
+    raise NoMatchError(
+        f"no question matches {asked}; `fastrec questions` lists them, and 'abcd*' stands for "
+        "those whose name begins with abcd"
+    )
 
 
 def choose_model(pattern: str, models: Collection[str]) -> str:

@@ -1,6 +1,6 @@
 """Codes: numbers that stand for values, in arrays with a code of each record."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -10,20 +10,13 @@ Array = np.ndarray[Any, Any]
 _LARGEST_CODE = 1 << 62
 
 
-class Values:
+class Values(dict[Any, int]):
     """Numbers of values, in the order in which they come."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[Any, int] = {}
-
-    def add(self, values: Sequence[Any]) -> Array:
-        """The number of each of some values."""
-        numbers = self._numbers
-        found = [numbers.setdefault(value, len(numbers)) for value in values]
-        return np.array(found, dtype=np.int64)
-
-    def list(self) -> list[Any]:
-        return list(self._numbers)
+    def add(self, values: Iterable[Any]) -> Array:
+        """The number of each of some values; new ones get the next numbers."""
+        numbers = [self.setdefault(value, len(self)) for value in values]
+        return np.array(numbers, dtype=np.int64)
 
 
 def joint_codes(*columns: Array) -> Array:
@@ -68,6 +61,12 @@ def distinct_of(*columns: Array) -> Distinct:
     """Find the distinct combinations of codes, in order."""
     _, first, place = np.unique(joint_codes(*columns), return_index=True, return_inverse=True)
     return Distinct(first, place)
+
+
+def distinct_within(keys: Distinct, *others: Array) -> Array:
+    """How many distinct combinations of other codes the records of each combination have."""
+    first = distinct_of(keys.place, *others).first
+    return count_of(keys.place[first], len(keys.first))
 
 
 def count_of(places: Array, count: int) -> Array:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fastrec.answers.codes import Array, by_code, count_of, distinct_of, order_of
+from fastrec.answers.codes import Array, by_code, count_of, distinct_of, distinct_within, order_of
 from fastrec.answers.records import ANSWERS, ERROR, RIGHT, Records, RecordsOfScopes
 from fastrec.answers.selection import Selection
 from fastrec.sorting.keys import encode_sample_id, encode_text, scope_of
@@ -180,16 +180,12 @@ def _questions(records: Records, models: Sequence[bytes]) -> dict[int, QuestionC
     is_answer = records.flag & ANSWERS > 0
     has_answers = count_of(cells.place[is_answer], len(cells.first)) > 0
     count = len(questions.first)
-    columns = (
-        scope[cells.first][questions.first],
-        count_of(questions.place, count),
-        count_of(questions.place[has_answers], count),
-    )
-    by_question = Counter(zip(*map(np.ndarray.tolist, columns), strict=True))
-    for (code, having, answering), number in by_question.items():
-        found[code].questions += number
-        found[code].by_models[having] += number
-        found[code].by_answering[answering] += number
+    having = count_of(questions.place, count)
+    answering = count_of(questions.place[has_answers], count)
+    for code, places in by_code(scope[cells.first][questions.first], np.arange(count)):
+        found[code].questions = len(places)
+        found[code].by_models = Counter(having[places].tolist())
+        found[code].by_answering = Counter(answering[places].tolist())
     _add_repeats(records, cells.place, found, models)
     return found
 
@@ -197,8 +193,7 @@ def _questions(records: Records, models: Sequence[bytes]) -> dict[int, QuestionC
 def _several(scope: Array, keys: Array, others: Array) -> Array:
     """The scope of each key that has several different values."""
     of_key = distinct_of(scope, keys)
-    values = count_of(of_key.place[distinct_of(of_key.place, others).first], len(of_key.first))
-    return scope[of_key.first][values > 1]
+    return scope[of_key.first][distinct_within(of_key, others) > 1]
 
 
 def _add_repeats(

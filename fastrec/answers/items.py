@@ -14,8 +14,9 @@ from fastrec.answers.codes import Array
 from fastrec.answers.near_duplicates import near_duplicates
 from fastrec.answers.records import ScopeRecords
 from fastrec.answers.table import Scope
-from fastrec.answers.transcript import decoded, transcript_of
+from fastrec.answers.transcript import transcript_of
 from fastrec.errors import UsageError
+from fastrec.judge.parse import decoded
 from fastrec.schemas.view import view, view_decoder
 from fastrec.statistics.items import (
     FEWEST_MODELS,

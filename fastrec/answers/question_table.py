@@ -79,13 +79,11 @@ class QuestionTable:
         self.evaluations: Sequence[EvaluationSummary] = count_evaluations(selection, self._records)
         self.scopes = list(map(scope_of, self.evaluations))
         self.models = sorted({model for scope in self.scopes for model in scope.models})
-        self._numbers = {
-            (scope.evaluation_name, scope.metric): number
-            for number, scope in enumerate(self.scopes)
-        }
+        self._numbers = {name: number for number, name in enumerate(selection.scopes)}
         self._lock = threading.RLock()
         self._facts = lru_cache(_KEPT)(self._find_facts)
         self._ids = lru_cache(_KEPT)(self._choose)
+        self._flagged = lru_cache(_KEPT)(self._find_flagged)
         # By text and evaluation: the numbers of records with this text, and where it is.
         self._found: dict[tuple[str, str | None], tuple[Array, Array]] = {}
 
@@ -180,19 +178,18 @@ class QuestionTable:
         """Whether each question is of the kind that a query asks for, by all answers to it."""
         if query.which == "metrics-differ":
             is_kind = self._metrics_differ(query)
-        elif query.which in ITEM_FLAGS:
-            flagged = self.flagged(query, [ITEM_FLAGS[query.which]])
-            hashes = self.table(query).hashes
-            is_kind = np.array([name in flagged for name in hashes], dtype=np.bool_)
         else:
             answers = facts.kinds & ANSWERS
             is_kind = {
-                "all": facts.kinds > 0,
                 "all-wrong": answers == WRONG,
                 "all-right": answers == RIGHT,
                 "disagreement": facts.spread > 0,
                 "errors": facts.kinds & ERROR > 0,
-            }[query.which]
+            }.get(query.which, facts.kinds > 0)
+        if _flags_of(query):
+            hashes = self.table(query).hashes
+            flagged = self._flagged(query)
+            is_kind = is_kind & [name in flagged for name in hashes]
         if query.outcomes:
             is_kind = is_kind & (facts.kinds & sum(_KINDS[name] for name in {*query.outcomes}) > 0)
         return is_kind
@@ -202,12 +199,12 @@ class QuestionTable:
         table = self.table(query)
         return analyse_items(table, self._scope(query), query.models, subset=subset, seed=seed)
 
-    def flagged(self, query: Query, flags: Sequence[str]) -> dict[str, list[str]]:
-        """The flags of the questions that have one of some flags, by `sample_hash`."""
+    def _find_flagged(self, query: Query) -> dict[str, list[str]]:
+        """The flags of the questions that have one of those of a query, by `sample_hash`."""
         return {
             item.sample_hash: item.flags
             for item in self.items(query).questions
-            if not set(flags).isdisjoint(item.flags)
+            if not _flags_of(query).isdisjoint(item.flags)
         }
 
     def _order(self, query: Query, facts: Facts) -> Array:
@@ -356,6 +353,7 @@ class QuestionTable:
         output_chars = self._output_chars(query)
         distance = spread_range(table) if scope.graded else 1.0
         hits = self._hits(query) if query.text else None
+        flagged = self._flagged(query) if query.flags else {}
         rows = []
         for number in ids:
             models = int(facts.models[number])
@@ -382,6 +380,7 @@ class QuestionTable:
                     metadata={},
                     in_input=hits and bool(hits[0][number]),
                     in_answers=hits and int(hits[1][number]),
+                    flags=flagged.get(table.hashes[number]),
                 )
             )
         return rows
@@ -402,22 +401,8 @@ class QuestionTable:
         return self._add_texts(rows[:limit])
 
     def number_of(self, query: Query, name: str) -> int | None:
-        """Find a question by its name.
-
-        If the hash is split in another metric only, it is the first question of the hash here.
-        """
-        if self.scope(query) is None:
-            return None
-        table = self.table(query)
-        # A hash may have a slash.
-        starts = [name, *(name[:at] for at, char in enumerate(name) if char == "/")]
-        for start in starts:
-            if start in table.numbers:
-                return table.numbers[start]
-        for number, (own, sample_hash) in enumerate(zip(table.names, table.hashes, strict=True)):
-            if sample_hash in starts and own.startswith(f"{sample_hash}/"):
-                return number
-        return None
+        """Find a question by its name."""
+        return None if self.scope(query) is None else self.table(query).number_of(name)
 
     def row(self, query: Query, name: str) -> QuestionRow | None:
         """A question by its name (`QuestionRow.name`), as the models of a query answered it."""
@@ -540,7 +525,7 @@ class QuestionTable:
         table = self.table(row)
         is_chosen = (table.question == row.number) & table.are_models(models)[table.model]
         numbers = np.sort(table.number[is_chosen])
-        return read_answers(self.selection, numbers, row.sample_hash, most)
+        return read_answers(self.selection, numbers, row.metric, row.sample_hash, most)
 
     @cached_property
     def fields(self) -> list[tuple[str, str]]:
@@ -566,6 +551,12 @@ class QuestionTable:
 
 def _or_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
+
+
+def _flags_of(query: Query) -> set[str]:
+    """The flags that questions must have one of."""
+    of_kind = {ITEM_FLAGS[query.which]} if query.which in ITEM_FLAGS else set()
+    return of_kind.union(query.flags)
 
 
 def _has_only(table: ScopeRecords, model: str, flag: int) -> Array:

@@ -9,35 +9,25 @@ decoded.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from itertools import repeat
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from msgspec import UNSET
 from stringzilla import find
 
 from fastrec.answers.codes import Array
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import Outcome
-from fastrec.answers.transcript import decoded
-from fastrec.corpus.scan import (
-    VERIFY_HINT,
-    PartTask,
-    decoding,
-    run_on_parts,
-    skim_lines,
-)
+from fastrec.corpus.reader import lines_of
+from fastrec.corpus.scan import PartTask, decoding, run_on_parts, skim_lines
 from fastrec.corpus.sources import Source, has_sources, read_sources
-from fastrec.errors import CorpusError, UsageError
-from fastrec.judge.parse import parse
+from fastrec.errors import UsageError
+from fastrec.judge.parse import decoded
 from fastrec.progress import Progress
-from fastrec.schemas.registry import CORPUS_LABELS
-from fastrec.schemas.schema import Schema, build
-from fastrec.schemas.view import REFUSALS, view, view_decoder
-from fastrec.sorting.keys import METRIC
-from fastrec.summary.document import filled
+from fastrec.schemas.view import view, view_decoder
 from fastrec.where import said, text_of
 
 
@@ -59,9 +49,9 @@ class Answer(msgspec.Struct, kw_only=True):
 
 
 def read_answers(
-    selection: Selection, numbers: Array, sample_hash: str, most: int | None
+    selection: Selection, numbers: Array, metric: str | None, sample_hash: str, most: int | None
 ) -> list[Answer]:
-    """Read some records of a question, given their numbers in ascending order.
+    """Read some records of a question and metric, given their numbers in ascending order.
 
     Raises:
         UsageError: There are more than `most` of them.
@@ -72,28 +62,38 @@ def read_answers(
             "--model, "
             f"or read the records with `fastrec cat CORPUS --hash {sample_hash}`"
         )
-    schema = CORPUS_LABELS[selection.manifest.schema]
-    decode = msgspec.json.Decoder(schema.record).decode
     answers: list[Answer] = []
-    try:
-        for number, line in zip(numbers.tolist(), selection.lines(numbers), strict=True):
-            record = _record(line, decode, schema)
-            if record.sample_hash != sample_hash:
-                reason = f"has other records than its columns say; {VERIFY_HINT}"
-                raise CorpusError(selection.part_of(number).path, reason)
-            answers.append(_answer(line, record))
-    except REFUSALS as exc:
-        reason = f"has a line that is not a record: {exc}; {VERIFY_HINT}"
-        raise CorpusError(selection.part_of(number).path, reason) from exc
-    if has_sources(selection.manifest):
-        for answer, source in zip(answers, _sources(selection, numbers), strict=True):
-            answer.source = source
+    for number, positions in selection.by_part(numbers):
+        part = selection.parts[number]
+        sources: Iterable[Source | None] = repeat(None)
+        if has_sources(selection.manifest):
+            sources = read_sources(part, positions.tolist())
+        lines = lines_of(part, selection.columns(number), positions.tolist())
+        with decoding(part):
+            for line, source in zip(lines, sources, strict=False):
+                answers.append(_answer(line, metric, source))
     return answers
 
 
-def _sources(selection: Selection, numbers: Array) -> Iterator[Source]:
-    for part, positions in selection.by_part(numbers):
-        yield from read_sources(selection.parts[part], positions.tolist())
+def _answer(line: bytes, metric: str | None, source: Source | None) -> Answer:
+    record = decoded(line)
+    verdict = record["evaluation"]
+    error = record.get("error", "")
+    tokens = record.get("token_usage", {})
+    return Answer(
+        model_id=record["model_id"],
+        evaluation_id=record["evaluation_id"],
+        metric=metric,
+        sample_id=record["sample_id"],
+        outcome="error" if error else "right" if verdict["is_correct"] else "wrong",
+        score=verdict["score"],
+        error=error,
+        input_tokens=tokens.get("input_tokens"),
+        output_tokens=tokens.get("output_tokens"),
+        latency_ms=record.get("performance", {}).get("latency_ms"),
+        source=source,
+        line=line,
+    )
 
 
 class Excerpt(NamedTuple):
@@ -134,36 +134,6 @@ def read_excerpts(selection: Selection, numbers: Array) -> Iterator[Excerpt]:
         yield Excerpt(decoded(asked.sample_id), excerpt, short)
 
 
-def _record(line: bytes, decode: Callable[[bytes], Any], schema: Schema) -> Any:
-    """Decode a record, without unknown keys: `Answer.line` has them."""
-    try:
-        return decode(line)
-    except (msgspec.MsgspecError, RecursionError):
-        value, _ = parse(line)
-        if not isinstance(value, dict):
-            raise
-        return build(schema.record, value)
-
-
-def _answer(line: bytes, record: Any) -> Answer:
-    outcome: Outcome = (
-        "error" if record.error else "right" if record.evaluation.is_correct else "wrong"
-    )
-    metric = getattr(record, METRIC, UNSET)  # earlier versions have no such field
-    latency = record.performance.latency_ms if record.performance else None
-    return filled(
-        Answer,
-        record,
-        record.evaluation,
-        record.token_usage,
-        metric=None if metric is UNSET else metric,
-        outcome=outcome,
-        error=record.error or "",
-        latency_ms=None if latency is UNSET else latency,
-        line=line,
-    )
-
-
 _LAST_CASED = 0x20000  # no character from here on has another case
 
 
@@ -201,16 +171,16 @@ def _search_part(task: _Task) -> Array:
         return np.array(list(_hits(task)), dtype=np.int64).reshape(-1, 2)
 
 
-def _lines_with(text: bytes, needles: Sequence[bytes]) -> Iterator[tuple[int, int]]:
-    """Yield where lines that contain one of some needles begin and end, newline included."""
-    found = [find(text, needle) for needle in needles]
-    while (nearest := min((offset for offset in found if offset >= 0), default=-1)) >= 0:
-        first = text.rfind(b"\n", 0, nearest) + 1
-        beyond = text.find(b"\n", nearest) + 1
-        yield first, beyond
-        for number, offset in enumerate(found):
-            if 0 <= offset < beyond:
-                found[number] = find(text, needles[number], beyond)
+def _lines_with(text: bytes, needles: Sequence[bytes]) -> list[tuple[int, int]]:
+    """Where lines that contain one of some needles begin and end, newline included."""
+    found = set()
+    for needle in needles:
+        offset = find(text, needle)
+        while offset >= 0:
+            beyond = text.find(b"\n", offset) + 1
+            found.add((text.rfind(b"\n", 0, offset) + 1, beyond))
+            offset = find(text, needle, beyond)
+    return sorted(found)
 
 
 def _hits(task: _Task) -> Iterator[tuple[int, int]]:

@@ -16,7 +16,7 @@ import math
 import threading
 from collections.abc import Collection, Iterable, Sequence
 from copy import copy
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -28,6 +28,7 @@ from fastrec.answers.codes import (
     by_code,
     count_of,
     distinct_of,
+    distinct_within,
     order_of,
     ranks_of,
 )
@@ -57,6 +58,7 @@ class Records:
         """Load the records of some scopes; with `parts`, only those in these parts."""
         self.selection = selection
         self.scopes = scopes
+        self._tables: dict[int, ScopeRecords] = {}
         nothing = np.array([], dtype=np.int64)
         numbers = [nothing]
         of_scope = [nothing]
@@ -97,11 +99,8 @@ class Records:
             return nothing
         run, _ = self.codes("run")
         of_hash = distinct_of(self.scope, self.hash)
-        by_run = (self.scope, self.hash, self.model, run)
-        runs, samples = (
-            count_of(of_hash.place[distinct_of(*columns).first], len(of_hash.first))
-            for columns in (by_run, (*by_run, self.sample_ids.codes))
-        )
+        runs = distinct_within(of_hash, self.model, run)
+        samples = distinct_within(of_hash, self.model, run, self.sample_ids.codes)
         return (samples > runs)[of_hash.place]
 
     @cached_property
@@ -149,8 +148,11 @@ class Records:
         return made
 
     def of_scope(self, scope: int) -> ScopeRecords:
-        begin, end = np.searchsorted(self.scope, [scope, scope + 1]).tolist()
-        return ScopeRecords(self, scope, slice(begin, end))
+        """The records of a scope; they are kept."""
+        if scope not in self._tables:
+            begin, end = np.searchsorted(self.scope, [scope, scope + 1]).tolist()
+            self._tables[scope] = ScopeRecords(self, scope, slice(begin, end))
+        return self._tables[scope]
 
 
 class Cells(NamedTuple):
@@ -235,6 +237,21 @@ class ScopeRecords:
         """Questions by name."""
         return {name: number for number, name in enumerate(self.names)}
 
+    def number_of(self, name: str) -> int | None:
+        """Find a question by its name.
+
+        If only another metric or corpus splits the hash, it is the first question of the hash here.
+        """
+        # A hash may have a slash.
+        starts = [name, *(name[:at] for at, char in enumerate(name) if char == "/")]
+        for start in starts:
+            if start in self.numbers:
+                return self.numbers[start]
+        for number, (own, sample_hash) in enumerate(zip(self.names, self.hashes, strict=True)):
+            if sample_hash in starts and own.startswith(f"{sample_hash}/"):
+                return number
+        return None
+
     @cached_property
     def clusters(self) -> Array:
         """The cluster of each question, numbered in the order of their first questions."""
@@ -245,14 +262,10 @@ class ScopeRecords:
         return ranks_of(np.argsort(first))[place]
 
     def clusters_of(self, names: Iterable[str]) -> list[int] | None:
-        """The clusters of some questions; None if questions do not come in clusters.
-
-        A name may be that of a part of a hash that only another corpus splits.
-        """
+        """The clusters of some questions; None if questions do not come in clusters."""
         if self.selection.clusters is None:
             return None
-        whole = (name if name in self.numbers else name.partition("/")[0] for name in names)
-        return list(self.clusters[[self.numbers[name] for name in whole]].tolist())
+        return [int(self.clusters[self.number_of(name)]) for name in names]
 
     def gather(self, name: str) -> Array:
         """The values of another column of these records."""
@@ -299,12 +312,7 @@ class RecordsOfScopes:
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
         self._lock = threading.RLock()
-
-        @lru_cache(_KEPT)
-        def load(run: range) -> tuple[Records, dict[int, ScopeRecords]]:
-            return Records(selection, run), {}
-
-        self._load = load
+        self._load = lru_cache(_KEPT)(partial(Records, selection))
 
     @cached_property
     def runs(self) -> list[range]:
@@ -321,15 +329,12 @@ class RecordsOfScopes:
     def load(self, run: range) -> Records:
         """The records of some scopes that are loaded together."""
         with self._lock:
-            return self._load(run)[0]
+            return self._load(run)
 
     def of(self, scope: int) -> ScopeRecords:
         """The records of a scope."""
         with self._lock:
-            records, tables = self._load(next(run for run in self.runs if scope in run))
-            if scope not in tables:
-                tables[scope] = records.of_scope(scope)
-            return tables[scope]
+            return self.load(next(run for run in self.runs if scope in run)).of_scope(scope)
 
 
 def records_by_scope(selection: Selection) -> list[int]:

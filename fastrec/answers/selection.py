@@ -15,30 +15,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from itertools import chain, pairwise, product
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 import msgspec
 import numpy as np
 
-from fastrec.answers.codes import Array, CodedColumn, Values, distinct_of
-from fastrec.answers.transcript import decoded
-from fastrec.corpus.column_filter import ColumnFilter, codes_of, values_at
+from fastrec.answers.codes import Array, CodedColumn, Values, distinct_of, ranks_of
+from fastrec.corpus.column_filter import codes_of, match_columns, values_at
 from fastrec.corpus.columns import METADATA, PartColumns
-from fastrec.corpus.reader import lines_of, open_columns, open_corpus
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, PartTask, decoding, run_on_parts
+from fastrec.corpus.reader import lines_of, open_columns, open_corpus, unmatched
+from fastrec.corpus.scan import VERIFY_HINT, PartTask, decoding, run_on_parts
 from fastrec.errors import CorpusError, NoMatchError, UsageError, counted, shown
 from fastrec.filters import Filters, Strings, as_tuple
-from fastrec.judge.parse import parse, spell
+from fastrec.judge.parse import decoded, parse, spell
 from fastrec.limits import current_limits
 from fastrec.parameters import AnyPath
 from fastrec.progress import Progress
-from fastrec.schemas.registry import CORPUS_LABELS
-from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import shard_at
 from fastrec.summary.present_choice import no_match
 from fastrec.where import (
-    FieldPath,
     GroupBy,
     group_values,
     grouped_name,
@@ -51,14 +48,13 @@ from fastrec.where import (
 
 _NO_FILTERS = Filters()
 Read = TypeVar("Read")
+Result = TypeVar("Result")
 ScopeName = tuple[str, str | None]  # evaluation and metric
 
 
-class Field(NamedTuple):
-    """The values of a field in some records."""
-
-    codes: Array  # of each record
-    values: list[list[Any]]  # by code: what a record counts under (`group_values`)
+# The values of a field in some records; what stands for a value is what a record counts under
+# (`group_values`).
+Field = CodedColumn
 
 
 class Members(NamedTuple):
@@ -92,7 +88,7 @@ class Selection:
         # By number: the cluster of the question of a record, if questions come in clusters.
         self.clusters: Array | None = None
         self.notes: list[str] = []  # about these
-        self._members: list[Members] = []  # by part; empty if all records count
+        self.chosen: list[Members] = []  # by part; empty if all records count
 
     def columns(self, part: int) -> PartColumns:
         """The columns of a part."""
@@ -100,7 +96,7 @@ class Selection:
 
     def members(self, part: int) -> Members:
         """The records of a part that count."""
-        return self._members[part] if self._members else self._all_members(part)
+        return self.chosen[part] if self.chosen else self._all_members(part)
 
     def scope_codes(self, part: int) -> Array:
         """The position in `scopes` of each record of a part, or -1 if it does not count."""
@@ -135,13 +131,15 @@ class Selection:
         if not filters:
             return self
         chosen: list[Array] = []
-        to_read: list[Array] = []
-        for part in range(len(self.parts)):
-            matching = ColumnFilter(self.columns(part), filters, has_metrics=self._has_metrics)
+        tasks = []
+        for number, part in enumerate(self.parts):
+            matching = match_columns(self.columns(number), filters)
             chosen.append(np.array(matching.positions, dtype=np.int64))
-            to_read.append(np.array(matching.to_read, dtype=np.int64))
-        for part, read in self._read(to_read, filters, [()] * len(chosen)):
-            chosen[part] = np.setdiff1d(chosen[part], to_read[part][~read.matches])
+            if matching.to_read:
+                to_read = np.array(matching.to_read, dtype=np.int64)
+                tasks.append(_FilterTask(part, number, to_read, filters))
+        for task, refused in self._run(_refused, tasks):
+            chosen[task.number] = np.setdiff1d(chosen[task.number], refused)
         members = [
             Members(positions, self.members(part).scopes[positions])
             for part, positions in enumerate(chosen)
@@ -178,7 +176,7 @@ class Selection:
             _check_groups(groups, len(models))
         names = [
             (grouped_name(self.scopes[number][0], key), self.scopes[number][1])
-            for number, *key in scopes.list()
+            for number, *key in scopes
         ]
         return self._with_members(names, members)
 
@@ -206,7 +204,7 @@ class Selection:
         known[place[with_value]] = codes[with_value]  # the first record is the last to be set
         if not known.any():
             raise NoMatchError(f"no record of {shown(self.corpus)} has the field {field}")
-        alone = len(values.list()) + np.arange(len(known))
+        alone = len(values) + np.arange(len(known))
         self.clusters = np.where(known > 0, known, alone)[place]
         if several := len(np.unique(place[(codes > 0) & (codes != known[place])])):
             text = f"{counted(several, 'question')} with several values of {field}"
@@ -235,10 +233,6 @@ class Selection:
         ]
         return range(found[0], found[-1] + 1) if found else range(0)
 
-    def part_of(self, number: int) -> PartFile:
-        """The part that has a record."""
-        return self.parts[int(np.searchsorted(self.starts, number, side="right")) - 1]
-
     def by_part(self, numbers: Array) -> Iterator[tuple[int, Array]]:
         """Split the numbers of records, in ascending order: a part, and positions in it."""
         bounds = np.searchsorted(numbers, self.starts).tolist()
@@ -254,9 +248,8 @@ class Selection:
     def read(self, numbers: Array, decode: Callable[[bytes], Read]) -> list[Read]:
         """Read something of the lines of some records, given their numbers in any order."""
         order = np.argsort(numbers, kind="stable")
-        found = map(decode, self.lines(numbers[order]))
-        by_place = dict(zip(order.tolist(), found, strict=True))
-        return list(map(by_place.__getitem__, range(len(order))))
+        found = list(map(decode, self.lines(numbers[order])))
+        return [found[rank] for rank in ranks_of(order).tolist()]
 
     def gather(self, name: str, numbers: Array) -> Array:
         """The values of a column in some records, given by number."""
@@ -280,7 +273,7 @@ class Selection:
             new[used] = values.add([known[code] for code in used.tolist()])
             return new[codes]
 
-        return CodedColumn(self._collect(numbers, collect), values.list())
+        return CodedColumn(self._collect(numbers, collect), list(values))
 
     def _collect(self, numbers: Array, collect: Callable[[PartColumns, Array], Array]) -> Array:
         """Collect values of records, given by number, from the columns of their parts."""
@@ -311,30 +304,28 @@ class Selection:
         """
         used = {number for own in members for number in np.unique(own.scopes).tolist()}
         kept = sorted(used, key=lambda number: _order(scopes[number]))
-        selection = Selection(self.reader, jobs=self._jobs, progress=self._progress)
+        selection = copy(self)
         selection.is_whole = False
         selection.scopes = [scopes[number] for number in kept]
         new = np.empty(len(scopes), dtype=np.int32)
         new[kept] = np.arange(len(kept))
-        selection._members = [own._replace(scopes=new[own.scopes]) for own in members]
+        selection.chosen = [own._replace(scopes=new[own.scopes]) for own in members]
         return selection
 
     def _fields(self, groups: Groups) -> Iterator[tuple[int, list[Field]]]:
         """Yield each part with the values of the field of each group in its records that count."""
-        positions = [self.members(part).positions for part in range(len(self.parts))]
-        known = [
-            [self._field(part, group, positions[part]) for group in groups]
-            for part in range(len(self.parts))
-        ]
-        unread = [
-            [group.path for group, field in zip(groups, fields, strict=True) if field is None]
-            for fields in known
-        ]
-        to_read = [at if paths else at[:0] for at, paths in zip(positions, unread, strict=True)]
-        read = self._read(to_read, _NO_FILTERS, unread)
-        for part, fields in enumerate(known):
-            texts = iter(next(read)[1].fields if len(to_read[part]) else ())
-            yield part, [field or next(texts) for field in fields]
+        known: list[dict[GroupBy, Field]] = []
+        tasks = []
+        for number, part in enumerate(self.parts):
+            positions = self.members(number).positions
+            found = {group: self._field(number, group, positions) for group in groups}
+            known.append({group: field for group, field in found.items() if field})
+            if unread := [group for group in found if not found[group]]:
+                tasks.append(_FieldTask(part, number, positions, unread))
+        for task, fields in self._run(_read_fields, tasks):
+            known[task.number] |= fields
+        for number, fields in enumerate(known):
+            yield number, [fields[group] for group in groups]
 
     def _field(self, part: int, group: GroupBy, positions: Array) -> Field | None:
         """The values of the field of a group in some records.
@@ -343,29 +334,21 @@ class Selection:
         """
         if not len(positions):
             return Field(positions, [])
-        found = codes_of(self.columns(part), group.path, has_metrics=self._has_metrics)
-        if found is None or any(len(one) != 1 and not (one and group.bins) for one in found[1]):
+        codes, spellings = codes_of(self.columns(part), group.path)
+        if any(len(own) != 1 and not (own and group.bins) for own in spellings):
             return None
-        values = [group_values(values_at(group.path, one[0])) for one in found[1]]
-        return Field(np.array(found[0], dtype=np.int64)[positions], values)
+        values = [group_values(values_at(group.path, own[0])) for own in spellings]
+        return Field(np.array(codes, dtype=np.int64)[positions], values)
 
-    @property
-    def _has_metrics(self) -> bool:
-        return METRIC in CORPUS_LABELS[self.manifest.schema].sort_fields
-
-    def _read(
-        self, to_read: Sequence[Array], filters: Filters, paths: Sequence[Sequence[FieldPath]]
-    ) -> Iterator[tuple[int, _Read]]:
-        """Read some records of parts: whether they match, and fields of each part."""
-        numbers = [part for part, positions in enumerate(to_read) if len(positions)]
-        tasks = [
-            _ReadTask(self.parts[part], to_read[part], filters, paths[part]) for part in numbers
-        ]
+    def _run(
+        self, function: Callable[[_Task], Result], tasks: Sequence[_Task]
+    ) -> Iterator[tuple[_Task, Result]]:
+        """Run tasks that read lines; yield each with its result."""
         if tasks:
             results = run_on_parts(
-                _read_fields, tasks, "read", jobs=self._jobs, progress=self._progress
+                function, tasks, "read", jobs=self._jobs, progress=self._progress
             )
-            yield from zip(numbers, results, strict=True)
+            yield from zip(tasks, results, strict=True)
 
     def _models_of(self, part: int, members: Members) -> set[tuple[int, str]]:
         """Each scope with its models, in a part."""
@@ -386,6 +369,14 @@ def _order(scope: ScopeName) -> tuple[bytes, bool, bytes]:
     )
 
 
+class How(TypedDict, total=False):
+    """How records are selected, besides filters and groups."""
+
+    cluster: str | None  # Questions with the same value of this field are a cluster.
+    jobs: int  # processes to use if the text of records has to be read
+    progress: Progress | None  # receives the progress of it
+
+
 def parse_groups(fields: Strings) -> Groups:
     return tuple(map(parse_group, as_tuple("group_by", fields)))
 
@@ -394,15 +385,10 @@ def select(
     corpus: AnyPath,
     filters: Filters = _NO_FILTERS,
     groups: Groups = (),
-    *,
-    cluster: str | None = None,
-    jobs: int = 1,
-    progress: Progress | None = None,
+    **how: Unpack[How],
 ) -> Selection:
     """Select the matching records of a corpus; with groups, each group is an evaluation."""
-    (selection,) = select_same_bins(
-        [corpus], filters, groups, cluster=cluster, jobs=jobs, progress=progress
-    )
+    (selection,) = select_same_bins([corpus], filters, groups, **how)
     return selection
 
 
@@ -453,14 +439,12 @@ def check_numbers(selection: Selection, numbers: Iterable[int]) -> Array:
     UsageError if they are not those of records, in ascending order.
     """
     found = numbers if isinstance(numbers, np.ndarray) else np.array(list(numbers))
-    if not found.size:
-        return np.array([], dtype=np.int64)
-    if found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= selection.starts[-1]:
+    last = selection.starts[-1] - 1
+    is_right = found.dtype.kind in "iu" and (found[1:] >= found[:-1]).all()
+    if found.size and not (is_right and found[0] >= 0 and found[-1] <= last):
         raise UsageError(
-            f"the numbers of records are integers from 0 to {selection.starts[-1] - 1:,}"
+            f"the numbers of records are integers from 0 to {last:,} in ascending order"
         )
-    if (found[1:] < found[:-1]).any():
-        raise UsageError("the numbers of records must be in ascending order")
     return found.astype(np.int64)
 
 
@@ -479,40 +463,46 @@ def _dictionary(columns: PartColumns, name: str) -> Sequence[Any]:
     return list(map(bytes, spelled))
 
 
-class _Read(NamedTuple):
-    """What was read of the chosen records of a part."""
-
-    matches: Array  # whether each of them matches
-    fields: list[Field]
+class _PartTask(PartTask, frozen=True):
+    number: int  # of the part
+    positions: Array  # of the records to read
 
 
-class _ReadTask(PartTask, frozen=True):
-    positions: Array  # of the chosen records
+class _FilterTask(_PartTask, frozen=True):
     filters: Filters
-    paths: Sequence[FieldPath]
 
 
-def _read_fields(task: _ReadTask) -> _Read:
-    """Evaluate conditions, and collect fields. Runs in a worker."""
-    part = task.part
-    filters = task.filters
-    matches: list[bool] = []
-    # The code of each record, and codes by value, spelled as a list.
-    coded: list[tuple[list[int], dict[bytes, int]]] = [([], {}) for _ in task.paths]
-    with decoding(part):
-        for line in lines_of(part, open_columns(part), task.positions.tolist()):
+class _FieldTask(_PartTask, frozen=True):
+    groups: Sequence[GroupBy]
+
+
+_Task = TypeVar("_Task", bound=_PartTask)
+
+
+def _refused(task: _FilterTask) -> list[int]:
+    """The positions of records that do not match. Runs in a worker."""
+    columns = open_columns(task.part)
+    return unmatched(task.part, columns, task.positions.tolist(), task.filters)
+
+
+def _read_fields(task: _FieldTask) -> dict[GroupBy, Field]:
+    """Collect fields. Runs in a worker."""
+    codes: dict[GroupBy, list[int]] = {group: [] for group in task.groups}
+    # By value, spelled as a list.
+    values: dict[GroupBy, dict[bytes, int]] = {group: {} for group in task.groups}
+    with decoding(task.part):
+        for line in lines_of(task.part, open_columns(task.part), task.positions.tolist()):
             record = decoded(line)
-            matches.append(
-                filters.accepts_sample_id(record["sample_id"]) and filters.accepts_fields(record)
-            )
-            for path, (codes, values) in zip(task.paths, coded, strict=True):
-                spelled = spell(list(values_of(record, path)))
-                codes.append(values.setdefault(spelled, len(values)))
-    fields = [
-        Field(np.array(codes), [group_values(parse(value)[0]) for value in values])
-        for codes, values in coded
-    ]
-    return _Read(np.array(matches), fields)
+            for group in task.groups:
+                spelled = spell(list(values_of(record, group.path)))
+                known = values[group]
+                codes[group].append(known.setdefault(spelled, len(known)))
+    return {
+        group: Field(
+            np.array(codes[group]), [group_values(parse(value)[0]) for value in values[group]]
+        )
+        for group in task.groups
+    }
 
 
 def _labels(group: GroupBy, field: Field) -> list[list[str]]:

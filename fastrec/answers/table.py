@@ -98,6 +98,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     place: Place = "both"  # where this text must be
     sample_ids: Names = ()  # patterns of `sample_id`; one of its records is enough
     hashes: Names = ()  # patterns of `sample_hash`
+    flags: Names = ()  # Questions with one of these flags of items.
     # Conditions on fields that records match. Only these records are selected, so a query only
     # names them.
     where: Names = ()

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from fastrec.judge.parse import parse, spell
+from fastrec.judge.parse import decoded, spell
 
 _ERROR_TEXT = re.compile(
     r"""\s*(?:
@@ -171,16 +171,6 @@ _TURN_KEYS = frozenset(
     {"turn_idx", "role", "content", "reasoning_trace", "tool_calls", "tool_call_id"}
 )
 _CALL_KEYS = frozenset({"id", "name", "arguments"})
-
-
-def decoded(line: bytes | msgspec.Raw) -> Any:
-    try:
-        return msgspec.json.decode(line)
-    except (
-        msgspec.DecodeError,
-        RecursionError,
-    ):  # an integer with too many digits for msgspec, or many levels
-        return parse(bytes(line))[0]
 
 
 def transcript_of(record: Any) -> Transcript:

@@ -11,7 +11,7 @@ from xxhash import xxh3_64_intdigest
 
 from fastrec.answers.codes import Array
 from fastrec.answers.records import ERROR, ScopeRecords
-from fastrec.answers.transcript import decoded
+from fastrec.judge.parse import decoded
 from fastrec.statistics.repeats import Trial, TrialFields
 from fastrec.summary.same_run import TRIAL_FIELDS
 from fastrec.where import said

@@ -1,7 +1,7 @@
 """`cat`: print the lines of a corpus in order, byte for byte: all of them, or those that match.
 
 1. Choose the parts that can hold a matching record, by the first and last keys in the manifest.
-2. The columns of a part tell which of its records match (`ColumnFilter`), and where their lines
+2. The columns of a part tell which of its records match (`match_columns`), and where their lines
    are. Only records whose columns do not tell are decoded.
 3. If there is little text, this process reads the lines. Otherwise one task per part writes them to
    a file, and the files are copied out in order.
@@ -18,8 +18,7 @@ from typing import Unpack
 import msgspec
 from stringzilla import count
 
-from fastrec.answers.transcript import decoded
-from fastrec.corpus.column_filter import ColumnFilter
+from fastrec.corpus.column_filter import match_columns
 from fastrec.corpus.manifest import PartEntry
 from fastrec.corpus.reader import CorpusReader, lines_of, open_columns, open_corpus
 from fastrec.corpus.scan import PartFile, PartTask, run_in_order, skim_lines
@@ -27,10 +26,10 @@ from fastrec.corpus.sources import line_begin, need_sources, read_sources
 from fastrec.engine import check_jobs, jobs_for
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Filters, make_filters
+from fastrec.judge.parse import decoded
 from fastrec.limits import current_limits
 from fastrec.normalize.inputs import check_fields
 from fastrec.parameters import CORES, AnyPath
-from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import shard_at
 
 # copying text is 4 times faster than other work on it, so a pool pays only for 4 times as much
@@ -89,7 +88,6 @@ def cat_blocks(
         _CatTask(
             part,
             filters=filters,
-            has_metrics=METRIC in sort_fields,
             limit=limit,
             with_sources=source,
         )
@@ -145,7 +143,6 @@ def _with_known_fields(
 
 class _CatTask(PartTask, frozen=True, kw_only=True):
     filters: Filters
-    has_metrics: bool  # whether the schema knows metrics
     limit: int | None  # no more lines than this are needed
     with_sources: bool
     output: str = ""  # the file for the matching lines, if a worker reads the part
@@ -187,13 +184,13 @@ def _matching_text(task: _CatTask) -> Generator[bytes]:
     end = part.entry.text_bytes
     if task.filters or task.with_sources:
         columns = open_columns(part)
-        matches = ColumnFilter(columns, task.filters, has_metrics=task.has_metrics)
-        positions = matches.positions
-        unsure = frozenset(matches.to_read)
+        matching = match_columns(columns, task.filters)
+        positions = matching.positions
+        unsure = frozenset(matching.to_read)
         if unsure or task.with_sources or not _are_adjacent(positions):
             with closing(lines_of(part, columns, positions)) as lines:
-                matching = _matching_lines(task, lines, positions, unsure)
-                yield from _joined(islice(matching, task.limit))
+                chosen = _matching_lines(task, lines, positions, unsure)
+                yield from _joined(islice(chosen, task.limit))
             return
         sizes = columns.array("bytes")
         begin = sum(sizes[: positions[0]])

@@ -20,9 +20,9 @@ from fastrec.answers.codes import Array, count_of, is_there
 from fastrec.answers.records import ScopeRecords
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import Scope
-from fastrec.answers.transcript import decoded
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, make_filters
+from fastrec.judge.parse import decoded
 from fastrec.normalize.corrections import GivenFile, Labeller, count_unfilled, new_verdict
 from fastrec.notebook import Tabular
 from fastrec.parameters import CORES, AnyPath

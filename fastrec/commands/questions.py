@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 import msgspec
 
@@ -150,22 +150,14 @@ def questions(
         index.search(text, names.pop() if len(names) == 1 else None, jobs=jobs, progress=progress)
     lacking = "" if missing is None else choose_model(missing, index.models)
     found = []
-    flagged = {scope: index.flagged(query, flags) for scope, query in scopes if flags}
-    asked: dict[str, Any] = {"which": which, "text": text, "place": in_, "sort": sort}
+    asked = {"which": which, "flags": flags, "text": text, "place": in_, "sort": sort}
     for scope, query in scopes:
         models = {"right": _models_of(scope, of_right), "wrong": _models_of(scope, of_wrong)}
         if None not in models.values():
             query = msgspec.structs.replace(query, **asked, **models, missing=lacking)
-            if flags:
-                hashes = tuple(name for name in flagged[scope] if matches_any(name, query.hashes))
-                query = msgspec.structs.replace(query, hashes=hashes or ("none",))
             found.append((scope, query))
     most = sys.maxsize if lacking else limit
-    tables = _tables(index, found, most)
-    for (scope, _), table in zip(found, tables, strict=True):
-        for question in table.questions if flags else ():
-            question.flags = flagged[scope][question.sample_hash]
-    return Questions(tables, other_metrics(index, scopes, chosen))
+    return Questions(_tables(index, found, most), other_metrics(index, scopes, chosen))
 
 
 def _tables(index: QuestionTable, scopes: Chosen, limit: int) -> list[EvaluationQuestions]:

@@ -24,14 +24,13 @@ import zstandard
 
 from fastrec.answers.codes import Array, distinct_of
 from fastrec.answers.selection import Selection, select
-from fastrec.answers.transcript import decoded
 from fastrec.corpus.reader import lines_of, open_columns, open_corpus
 from fastrec.corpus.scan import PartTask, run_on_parts
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, listed, naming, shown
 from fastrec.filters import Strings, as_tuple
 from fastrec.harnesses.log import NOT_SCORED
-from fastrec.judge.parse import spell
+from fastrec.judge.parse import decoded, spell
 from fastrec.normalize.options import make_options
 from fastrec.normalize.run import run
 from fastrec.notebook import Tabular

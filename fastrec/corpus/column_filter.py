@@ -6,10 +6,9 @@ give different verdicts, the record has to be read, and so it has for a conditio
 a column.
 """
 
-from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isnan
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastrec.corpus.columns import METADATA, TOKENS, PartColumns, new_codes
 from fastrec.corpus.part_records import KEY_COLUMNS
@@ -47,66 +46,53 @@ _Verdict = bool | None  # Whether a condition holds; None if the column does not
 Codes = tuple[Sequence[int], list[Sequence[Any]]]
 
 
-class ColumnFilter:
-    """Leaves out records whose columns say that they do not match some filters."""
+class Matching(NamedTuple):
+    """Records whose columns do not say that they do not match some filters, by position."""
 
-    def __init__(self, columns: PartColumns, filters: Filters, *, has_metrics: bool) -> None:
-        """Filter all records; `has_metrics` says whether the schema knows metrics."""
-        self._columns = columns
-        self._has_metrics = has_metrics
-        self.positions: Sequence[int] = range(columns.records)  # of records that are left
-        self._unsure: set[int] = set()
-        self._filter_names(filters)
-        if filters.chooses_outcomes:
-            self._filter_outcomes(filters)
-        # Whether a condition is on a field without a column.
-        self._has_unread = not all([*map(self._filter_field, map(parse_condition, filters.where))])
+    positions: Sequence[int]
+    to_read: Sequence[int]  # those that have to be read, to know whether they match
 
-    @property
-    def to_read(self) -> Sequence[int]:
-        """The positions of records that have to be read, to know whether they match."""
-        if self._has_unread:
-            return self.positions
-        return sorted(self._unsure.intersection(self.positions))
 
-    def _filter_names(self, filters: Filters) -> None:
-        accepts: dict[str, Callable[[Any], _Verdict]] = {
-            "evaluation": filters.accepts_evaluation,
-            "metric": filters.accepts_metric,
-            "model": filters.accepts_model,
-        }
-        if filters.hash:
-            accepts["hash"] = filters.accepts_hash
-        if filters.sample_id:
-            accepts["sample_id"] = filters.accepts_sample_id
-        for name, accept in accepts.items():
-            self._keep(self._columns.array(name), list(map(accept, self._columns.values(name))))
-
-    def _filter_outcomes(self, filters: Filters) -> None:
-        verdicts = [
-            filters.accepts_outcome(is_correct=is_correct, has_error=has_error)
-            for has_error in (False, True)
-            for is_correct in (False, True)
-        ]
-        self._keep(_outcome_codes(self._columns), verdicts)
-
-    def _filter_field(self, condition: Condition) -> bool:
-        """Apply a condition; return False if its field has no column."""
-        column = codes_of(self._columns, condition.path, has_metrics=self._has_metrics)
-        if condition.path == ("error",) and condition.operator == "?":
-            column = self._columns.array("error"), [(None,), ("some",)]
-        if column:
-            codes, spellings = column
-            self._keep(codes, [_verdict(condition, values) for values in spellings])
-        return column is not None
-
-    def _keep(self, codes: Sequence[int], verdicts: Sequence[_Verdict]) -> None:
-        """Keep the records whose code has no verdict against it."""
-        if all(verdicts):
-            return
-        self.positions = [at for at in self.positions if verdicts[codes[at]] is not False]
+def match_columns(columns: PartColumns, filters: Filters) -> Matching:
+    """Filter the records of a part."""
+    positions: Sequence[int] = range(columns.records)
+    unsure: set[int] = set()
+    for codes, verdicts in _verdicts(columns, filters):
+        if not all(verdicts):
+            positions = [at for at in positions if verdicts[codes[at]] is not False]
         if None in verdicts:
-            self._unsure.update(at for at in self.positions if verdicts[codes[at]] is None)
+            unsure.update(at for at in positions if verdicts[codes[at]] is None)
+    return Matching(positions, [at for at in positions if at in unsure] if unsure else ())
+
+
+def _verdicts(
+    columns: PartColumns, filters: Filters
+) -> Iterator[tuple[Sequence[int], list[_Verdict]]]:
+    """Yield the code of each record, and by code a verdict, for each thing that filters ask."""
+    accepts: dict[str, Callable[[Any], _Verdict]] = {
+        "evaluation": filters.accepts_evaluation,
+        "metric": filters.accepts_metric,
+        "model": filters.accepts_model,
+    }
+    if filters.hash:
+        accepts["hash"] = filters.accepts_hash
+    if filters.sample_id:
+        accepts["sample_id"] = filters.accepts_sample_id
+    for name, accept in accepts.items():
+        yield columns.array(name), list(map(accept, columns.values(name)))
+    if filters.chooses_outcomes:
+        yield (
+            _outcome_codes(columns),
+            [
+                filters.accepts_outcome(is_correct=code == 1, has_error=code > 1)
+                for code in range(4)
+            ],
+        )
+    for condition in map(parse_condition, filters.where):
+        codes, spellings = codes_of(columns, condition.path)
+        if condition.path == ("error",) and condition.operator == "?":
+            codes, spellings = columns.array("error"), [(None,), ("some",)]
+        yield codes, [_verdict(condition, values) for values in spellings]
 
 
 def _outcome_codes(columns: PartColumns) -> list[int]:
@@ -114,21 +100,26 @@ def _outcome_codes(columns: PartColumns) -> list[int]:
     return [correct + 2 * error for correct, error in outcomes]
 
 
-def codes_of(columns: PartColumns, path: FieldPath, *, has_metrics: bool) -> Codes | None:
-    """The values of a field, as far as a column tells; None if there is no column."""
+def codes_of(columns: PartColumns, path: FieldPath) -> Codes:
+    """The values of a field, as far as a column tells."""
     if path[0] == "metadata" and len(path) > 1:
         name = METADATA + path[1]
         if name in columns.frames:
             values, _ = parse(columns.content(f"values.{name}"))
             return columns.array(name), [(value,) for value in values]
-        return (array("B", bytes(columns.records)), [(None,)]) if columns.lacks(path[1]) else None
+        if columns.lacks(path[1]):
+            return bytes(columns.records), [(None,)]
     if path == ("outcome",):
         return _outcome_codes(columns), [(outcome,) for outcome in OUTCOMES]
-    text = _TEXTS.get(path)
-    # A metric may be an unknown key of earlier versions.
-    if text and (has_metrics or path != (METRIC,)):
-        return columns.array(text), [(value,) for value in columns.values(text)]
-    return _numbers(columns, _NUMBERS[path]) if path in _NUMBERS else None
+    if path in _TEXTS:
+        name = _TEXTS[path]
+        values = columns.values(name)
+        # Without metrics, this may be an unknown key: earlier versions have no metrics.
+        if path != (METRIC,) or values != [None]:
+            return columns.array(name), [(value,) for value in values]
+    if path in _NUMBERS:
+        return _numbers(columns, _NUMBERS[path])
+    return bytes(columns.records), [()]
 
 
 def _numbers(columns: PartColumns, name: str) -> Codes:

@@ -1,15 +1,17 @@
 """A published corpus that is open for reading: each document is read once, when needed."""
 
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from functools import cached_property, lru_cache
 from itertools import accumulate
 
 from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of, skim_lines
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, decoding, parts_of, skim_lines
 from fastrec.errors import CorpusError
+from fastrec.filters import Filters
+from fastrec.judge.parse import decoded
 from fastrec.parameters import AnyPath
 from fastrec.storage import fingerprint, is_url
 from fastrec.storage.local import LOCAL
@@ -111,6 +113,18 @@ def lines_of(part: PartFile, columns: PartColumns, positions: Iterable[int]) -> 
                 reason = f"does not have the line that its columns describe, at byte {begin:,}"
                 raise CorpusError(part.path, f"{reason} of its text; {VERIFY_HINT}")
             yield line[:-1]
+
+
+def unmatched(
+    part: PartFile, columns: PartColumns, positions: Sequence[int], filters: Filters
+) -> list[int]:
+    """Which of some records of a part a condition of filters refuses, by their lines."""
+    with decoding(part):
+        return [
+            position
+            for position, line in zip(positions, lines_of(part, columns, positions), strict=True)
+            if not filters.accepts_fields(decoded(line))
+        ]
 
 
 def open_corpus(corpus: AnyPath) -> CorpusReader:

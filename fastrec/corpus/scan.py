@@ -141,9 +141,8 @@ def skim_lines(part: PartFile) -> Generator[Buffered]:
     """Yield whole lines: a buffer, and how many of its bytes are valid until the next step."""
     shard = shard_at(part.path)
     text_bytes = part.entry.text_bytes
-    is_listed = shard.size == part.entry.bytes
-    total = 0
-    if is_listed:
+    if shard.size == part.entry.bytes:
+        total = 0
         try:
             for buffer, size in _shard_lines(shard, text_bytes, current_limits().skim_bytes):
                 total += size
@@ -155,12 +154,9 @@ def skim_lines(part: PartFile) -> Generator[Buffered]:
         if total == text_bytes:
             return
     size = sum(map(len, shard.read_text()))
+    reason = "is not the file that the manifest describes, or does not end with a newline"
     if size != text_bytes:
         reason = f"has {size:,} bytes of text, but the manifest says {text_bytes:,}"
-    elif is_listed and total >= 0:
-        reason = "does not end with a newline"
-    else:
-        reason = "is not the file that the manifest describes"
     raise CorpusError(shard.path, f"{reason}; {VERIFY_HINT}")
 
 

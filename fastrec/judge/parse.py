@@ -106,6 +106,17 @@ def parse(line: bytes) -> tuple[Any, Iterable[Report]]:
     return value, flaws_in(value)
 
 
+def decoded(line: bytes | msgspec.Raw) -> Any:
+    """The value of a line in normal form, which has no flaws."""
+    try:
+        return msgspec.json.decode(line)
+    except (
+        msgspec.DecodeError,
+        RecursionError,
+    ):  # an integer with too many digits for msgspec, or many levels
+        return parse(bytes(line))[0]
+
+
 def _syntax_error(text: str, exc: json.JSONDecodeError) -> str:
     """Describe a syntax error by its position, or by the beginning of a line that is no JSON."""
     if not text[: exc.pos].strip():

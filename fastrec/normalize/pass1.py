@@ -279,7 +279,7 @@ class _Sorter:
         part = piece.slice.shard
         filters = self._task.lines.judge.filters
         read = part.check()
-        chosen = choose_records(columns, part, filters, self._target)
+        chosen = choose_records(columns, part, filters)
         batch, statistics = count_records(columns, chosen, filters, self._target)
         index = PartIndex(
             text_hash=columns.text_hash,

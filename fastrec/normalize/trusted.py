@@ -8,25 +8,24 @@ judge would say: a line may be too long, or have a label that leaves its version
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from itertools import compress
+from typing import TYPE_CHECKING, cast
 
-from fastrec.corpus.column_filter import ColumnFilter
+from fastrec.corpus.column_filter import match_columns
 from fastrec.corpus.columns import PartColumns, listed_columns
-from fastrec.corpus.part_records import PartIndex, PartRecords
 from fastrec.errors import CorpusError
 from fastrec.filters import Filters
 from fastrec.judge.batch import Batch, FilteredOut
 from fastrec.judge.findings import label_code
-from fastrec.judge.parse import parse
 from fastrec.normalize.options import LineSettings
 from fastrec.normalize.results import LineStatistics
-from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
-from fastrec.sorting.gather import PartTexts
-from fastrec.sorting.runs import BLOCK_ROWS
 from fastrec.sources.shard import Shard
 from fastrec.storage import sha256_of_file
+
+if TYPE_CHECKING:
+    from fastrec.corpus.manifest import PartEntry
 
 
 def trusted_columns(part: Shard, lines: LineSettings) -> PartColumns | None:
@@ -52,25 +51,21 @@ def trusted_columns(part: Shard, lines: LineSettings) -> PartColumns | None:
     return columns if is_sure else None
 
 
-def choose_records(
-    columns: PartColumns, part: Shard, filters: Filters, target: Schema
-) -> bytes | None:
+def choose_records(columns: PartColumns, part: Shard, filters: Filters) -> bytes | None:
     """A byte of each record of a part: 1 if it matches all filters, else 0; None if all do."""
     if not filters:
         return None
-    found = ColumnFilter(columns, filters, has_metrics=target is NEWEST_SCHEMA)
-    chosen = _marked(found.positions, columns.records)
-    if found.to_read:
-        for position in _refused(columns, part, found.to_read, filters):
-            chosen[position] = 0
-    return bytes(chosen) if 0 in chosen else None
+    matching = match_columns(columns, filters)
+    left = set(matching.positions)
+    if matching.to_read:
+        from fastrec.corpus.reader import unmatched  # noqa: PLC0415 - few filters need it
+        from fastrec.corpus.scan import PartFile  # noqa: PLC0415
 
-
-def _marked(positions: Iterable[int], records: int) -> bytearray:
-    chosen = bytearray(records)
-    for position in positions:
-        chosen[position] = 1
-    return chosen
+        # An entry of the manifest, too, says how large the part is.
+        file = PartFile(part.path, cast("PartEntry", part.listed))
+        left.difference_update(unmatched(file, columns, matching.to_read, filters))
+    chosen = bytes(map(left.__contains__, range(columns.records)))
+    return chosen if 0 in chosen else None
 
 
 def count_records(
@@ -79,18 +74,16 @@ def count_records(
     """Count the records that were chosen, and those that were filtered out, as the judge does."""
     names = ("evaluation", "metric", "model")
     codes = [columns.array(name) for name in names]
-    texts = [columns.values(name) for name in names]
+    evaluations, metrics, models = map(columns.values, names)
     everything = Counter(zip(*codes, strict=True))
     kept = everything
     if chosen is not None:
         kept = Counter(compress(zip(*codes, strict=True), chosen))
     batch = Batch(lines=columns.records)
     batch.versions[target.name] = kept.total()
-    for evaluation, metric, model in everything - kept if chosen is not None else ():
-        found = FilteredOut(texts[0][evaluation], texts[1][metric] or "", texts[2][model])
-        batch.filtered_out[found] = (
-            everything[evaluation, metric, model] - kept[evaluation, metric, model]
-        )
+    for (evaluation, metric, model), count in (everything - kept).items():
+        left_out = FilteredOut(evaluations[evaluation], metrics[metric] or "", models[model])
+        batch.filtered_out[left_out] = count
     labels = columns.values("schema_version")
     if not target.labels.issuperset(labels):
         used = columns.array("schema_version")
@@ -100,26 +93,5 @@ def count_records(
     statistics = LineStatistics()
     statistics.add(batch, filters, set())
     for (evaluation, _, model), count in kept.items():
-        statistics.recipes[texts[0][evaluation], texts[2][model], target.recipe] += count
+        statistics.recipes[evaluations[evaluation], models[model], target.recipe] += count
     return batch, statistics
-
-
-def _refused(
-    columns: PartColumns, part: Shard, positions: Sequence[int], filters: Filters
-) -> Iterable[int]:
-    """Read and parse records; yield the positions of those that do not match."""
-    assert part.listed
-    chosen = bytes(_marked(positions, columns.records))
-    records = PartRecords(columns, PartIndex(columns.text_hash, (), "", b"", chosen=chosen))
-    texts = PartTexts(part.path, part.listed.text_bytes, records.gaps())
-    sizes = records.sizes
-    for first in range(0, len(positions), BLOCK_ROWS):
-        block = slice(first, first + BLOCK_ROWS)
-        for position, text in zip(positions[block], texts.take(sizes[block]), strict=True):
-            value, _ = parse(bytes(text))
-            # A line that was taken on trust may be anything.
-            is_record = isinstance(value, dict) and "sample_id" in value
-            if not is_record or not (
-                filters.accepts_sample_id(value["sample_id"]) and filters.accepts_fields(value)
-            ):
-                yield position

@@ -36,8 +36,8 @@ def _no_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("texts are read")
 
-    for module in ("answers.selection", "commands.cat"):
-        monkeypatch.setattr(f"fastrec.{module}.lines_of", fail)
+    for module in ("corpus.reader", "commands.cat"):
+        monkeypatch.setattr(f"fastrec.{module}.skim_lines", fail)
 
 
 @pytest.mark.usefixtures("_no_texts")
@@ -85,13 +85,13 @@ def test_conditions_are_read_in_the_chosen_evaluation_only(
     command: str, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    plain = selection.lines_of
+    plain = selection.unmatched
 
-    def counting(part, columns, positions):
+    def counting(part, columns, positions, filters):
         read.extend(positions)
-        return plain(part, columns, positions)
+        return plain(part, columns, positions, filters)
 
-    monkeypatch.setattr(selection, "lines_of", counting)
+    monkeypatch.setattr(selection, "unmatched", counting)
     question = ["id of sums 1"] if command == "show" else []
     where = ["--evaluation", "sums", "--where", "output.raw~small"]
     done = run_here(command, corpus, *question, *where)

@@ -215,9 +215,9 @@ def test_the_prefix_finds_the_question(corpus: Path) -> None:
         ({"evaluation": "x"}, "no evaluation matches 'x'; available: exam, other"),
         (
             {"sample_id": "x", "wrong": True},
-            "no question matches --sample-id x; sample_ids: id of question ",
+            "no question matches --sample-id x; `fastrec questions` lists them",
         ),
-        ({"hash": "x"}, "no question matches --hash x; hashes: [0-9a-f]{64}, .*give 'abcd"),
+        ({"hash": "x"}, "no question matches --hash x; .*, and 'abcd"),
     ],
 )
 def test_what_is_wrong_is_said(corpus: Path, options: dict[str, Any], message: str) -> None:

@@ -77,7 +77,7 @@ class Records:
             self.codes[field] = np.concatenate(
                 [values.add(known)[codes] for codes, known in of_corpora]
             )
-            self._values[field] = values.list()
+            self._values[field] = list(values)
         self.error = self._gather("error") > 0
         self.is_right = (self._gather("correct") > 0) & ~self.error
         self.score = self._gather("score")

@@ -14,12 +14,12 @@ import msgspec
 from msgspec import Raw
 
 from fastrec.answers.codes import Array
-from fastrec.answers.transcript import decoded
 from fastrec.corpus.reader import lines_of, open_columns
 from fastrec.corpus.scan import PartFile, decoding
 from fastrec.engine.base import collector_off
 from fastrec.errors import shown
 from fastrec.judge.findings import json_path
+from fastrec.judge.parse import decoded
 from fastrec.limits import current_limits
 from fastrec.where import said, values_of
 

@@ -22,7 +22,6 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
@@ -244,10 +243,11 @@ def _start(
     relation = connection.sql(query)
     if relation is None:
         return None
-    names = _distinct(relation.columns)
+    if len(set(relation.columns)) < len(relation.columns):
+        relation = relation.project("*")  # adds numbers to names that occur again
     types = [_text_type(kind) if as_text else str(kind) for kind in relation.types]
-    if names != relation.columns or types != [*map(str, relation.types)]:
-        columns = zip(types, map(_quoted, names), strict=True)
+    if types != [*map(str, relation.types)]:
+        columns = zip(types, map(_quoted, relation.columns), strict=True)
         spelled = [f"#{number}::{kind} as {name}" for number, (kind, name) in enumerate(columns, 1)]
         relation = relation.project(", ".join(spelled))
     # The name of the method in DuckDB 1 is deprecated in DuckDB 2.
@@ -263,43 +263,20 @@ def _next_batch(reader: pa.RecordBatchReader) -> pa.RecordBatch | None:
         raise error(str(exc)) from exc
 
 
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Add numbers to names that occur again, as DuckDB does in a subquery.
-
-    >>> _distinct(["a", "a", "a_1"])
-    ['a', 'a_1', 'a_1_1']
-    """
-    distinct: list[str] = []
-    for name in names:
-        candidates = chain([name], (f"{name}_{number}" for number in count(1)))
-        distinct.append(next(candidate for candidate in candidates if candidate not in distinct))
-    return distinct
-
-
 def _quoted(name: str) -> str:
     return '"{}"'.format(name.replace('"', '""'))
 
 
+# A quoted name, or a type of dates, times or intervals. A field of a struct may be called like one.
+_QUOTED_OR_TIME = re.compile(
+    r"""("(?:[^"]|"")*"|'(?:[^']|'')*')"""
+    r"|\b(?:DATE|INTERVAL|TIME(?:STAMP)?(?:_\w+)?(?: WITH TIME ZONE)?)\b(?! )"
+)
+
+
 def _text_type(kind: DuckDBPyType) -> str:
     """A type with text in place of dates, times and intervals, also in lists, maps and structs."""
-    name = kind.id
-    spelled = str(kind)
-    if name.startswith(("date", "time", "interval")):
-        return "VARCHAR"
-    if name not in ("list", "array", "map", "struct", "tuple", "union"):
-        return spelled
-    # An array also has its size, which is a number.
-    children = [(key, child) for key, child in kind.children if isinstance(child, type(kind))]
-    inner = [(key, _text_type(child)) for key, child in children]
-    if inner == [(key, str(child)) for key, child in children]:
-        return spelled
-    if name in ("list", "array"):
-        return inner[0][1] + spelled[spelled.rindex("[") :]
-    if name == "map":
-        return f"MAP({inner[0][1]}, {inner[1][1]})"
-    if name == "struct":
-        return f"STRUCT({', '.join(f'{_quoted(key)} {child}' for key, child in inner)})"
-    return "VARCHAR"
+    return _QUOTED_OR_TIME.sub(lambda match: match[1] or "VARCHAR", str(kind))
 
 
 def _explain(connection: DuckDBPyConnection, query: str, error: Exception) -> str:

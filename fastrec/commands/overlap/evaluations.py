@@ -15,7 +15,7 @@ from xxhash import xxh3_128_digest
 
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query
-from fastrec.answers.transcript import decoded
+from fastrec.judge.parse import decoded
 from fastrec.schemas.view import view, view_decoder
 
 _EXAMPLES = 3

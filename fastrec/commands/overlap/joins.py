@@ -205,7 +205,7 @@ def _find_joins(index: QuestionTable, evaluation: str, scopes: _Scopes) -> Evalu
     of_questions = index.selection.read(np.concatenate(numbers)[first], _digests_of_line)
     digests = np.array(of_questions, dtype=np.uint64)
     metrics = [scope.metric for scope, _ in scopes]
-    joins = count_joins(models, ids.list(), everything._replace(question=places), digests)
+    joins = count_joins(models, list(ids), everything._replace(question=places), digests)
     return EvaluationJoins(
         evaluation_name=evaluation,
         metrics=sorted(metrics, key=lambda metric: (metric is not None, metric)),

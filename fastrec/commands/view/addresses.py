@@ -99,6 +99,7 @@ _KEYS = (
     "in",
     "id",
     "hash",
+    "flag",
     "where",
     "sort",
 )

@@ -25,11 +25,11 @@ from fastrec.answers.pictures import (
 from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.records import ERROR
 from fastrec.answers.table import Query
-from fastrec.answers.transcript import decoded
 from fastrec.answers.values import value_rows
 from fastrec.commands.view.addresses import MOST, AnswerName, PageState, Site, all_questions
 from fastrec.corpus.columns import METADATA
 from fastrec.errors import listed
+from fastrec.judge.parse import decoded
 from fastrec.pages.html import Cell, Html, number_cell
 from fastrec.summary.present_ranking import Stats
 from fastrec.wording import cut_middle

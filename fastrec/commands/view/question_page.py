@@ -17,7 +17,7 @@ from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.reading import Answer
 from fastrec.answers.shown import tally_facts, tell_apart, trial_of
 from fastrec.answers.table import QuestionRow, Scope
-from fastrec.answers.transcript import Transcript, decoded, transcript_of
+from fastrec.answers.transcript import Transcript, transcript_of
 from fastrec.commands.view.addresses import (
     MOST,
     AnswerName,
@@ -28,6 +28,7 @@ from fastrec.commands.view.addresses import (
 )
 from fastrec.commands.view.differences import LONGEST, differences
 from fastrec.commands.view.table_page import metric_links, metric_name
+from fastrec.judge.parse import decoded
 from fastrec.limits import current_limits
 from fastrec.normalize.corrections import Label, Labeller
 from fastrec.pages.html import Html
