@@ -6,7 +6,7 @@ from os.path import commonprefix
 
 import numpy as np
 
-from fastrec.answers.codes import Array, distinct_of
+from fastrec.answers.codes import Array, distinct_of, used_codes
 from fastrec.answers.selection import Selection
 
 
@@ -46,7 +46,7 @@ def find_questions(
     for found in by_kind.values():
         if found:
             numbers, scopes = map(np.concatenate, zip(*found, strict=True))
-            for scope in np.unique(scopes).tolist():
+            for scope in used_codes(scopes).tolist():
                 yield scope, numbers[scopes == scope]
             return
 
@@ -73,7 +73,7 @@ def shortest_prefixes(selection: Selection, hashes: Iterable[str], shortest: int
             if sample_id[:shortest] in starts:
                 of_id = columns.numbers("hash")[columns.numbers("sample_id") == code]
                 own = with_id.setdefault(sample_id, set())
-                own.update(values[at] for at in np.unique(of_id).tolist())
+                own.update(values[at] for at in used_codes(of_id).tolist())
     return {
         sample_hash: _prefix(sample_hash, length, with_id) for sample_hash, length in least.items()
     }

@@ -31,6 +31,7 @@ from fastrec.answers.codes import (
     distinct_within,
     order_of,
     ranks_of,
+    used_codes,
 )
 from fastrec.answers.selection import Selection
 from fastrec.corpus.scan import VERIFY_HINT
@@ -109,7 +110,10 @@ class Records:
 
     def exact_scores(self, places: Sequence[int]) -> list[float]:
         """The scores of the records at some places, which an array may not hold."""
-        known = zip(places, self.score[places].tolist(), strict=True)
+        scores: list[float] = self.score[places].tolist()
+        if not self._exact_scores:
+            return scores
+        known = zip(places, scores, strict=True)
         return [self._exact_scores.get(place, score) for place, score in known]
 
     def gather(self, name: str) -> Array:
@@ -225,7 +229,7 @@ class ScopeRecords:
     def split_hashes(self) -> set[str]:
         """The hashes that are split."""
         codes = self.records.hash[self.place][self.records.split_hashes[self.place]]
-        return {self.records.hashes[code] for code in np.unique(codes).tolist()}
+        return {self.records.hashes[code] for code in used_codes(codes).tolist()}
 
     @cached_property
     def names(self) -> list[str]:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 import msgspec
 import numpy as np
 
-from fastrec.answers.codes import Array, CodedColumn, Values, distinct_of, ranks_of
+from fastrec.answers.codes import Array, CodedColumn, Values, distinct_of, ranks_of, used_codes
 from fastrec.corpus.column_filter import codes_of, match_columns, values_at
 from fastrec.corpus.columns import METADATA, PartColumns
 from fastrec.corpus.reader import lines_of, open_columns, open_corpus, unmatched
@@ -206,7 +206,7 @@ class Selection:
             raise NoMatchError(f"no record of {shown(self.corpus)} has the field {field}")
         alone = len(values) + np.arange(len(known))
         self.clusters = np.where(known > 0, known, alone)[place]
-        if several := len(np.unique(place[(codes > 0) & (codes != known[place])])):
+        if several := len(used_codes(place[(codes > 0) & (codes != known[place])])):
             text = f"{counted(several, 'question')} with several values of {field}"
             self.notes = [f"{text}: the first one counts"]
 
@@ -302,7 +302,7 @@ class Selection:
 
         Scopes without records are left out, the others are in order.
         """
-        used = {number for own in members for number in np.unique(own.scopes).tolist()}
+        used = {number for own in members for number in used_codes(own.scopes).tolist()}
         kept = sorted(used, key=lambda number: _order(scopes[number]))
         selection = copy(self)
         selection.is_whole = False

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import fastrec
 from fastrec.answers.choosing import open_index
 from fastrec.answers.finding import shortest_prefixes
 from fastrec.answers.question_table import query_of
@@ -267,6 +268,23 @@ def test_a_corpus_in_a_store(corpus: Path) -> None:
         ]
     finally:
         files.rm("/answers", recursive=True)
+
+
+def test_parts_without_the_field_are_a_group(tmp_path: Path) -> None:
+    """Where no record of a part has a field, its columns say so without an array."""
+    found = [
+        answer(number, "org/c", evaluation_name=name, metadata=metadata)
+        for name, metadata in (("a", {"level": "1"}), ("b", {"other": "2"}))
+        for number in range(40)
+    ]
+    made = publish(tmp_path, found, part_size=4 << 10)
+    groups = open_index(made, groups=parse_groups("metadata.level"))
+    assert [one.records for one in groups.evaluations] == [40, 40]
+    counts = fastrec.stats(made, group_by="metadata.level").evaluations
+    assert {(one.evaluation_name, one.records) for one in counts if one.group} == {
+        ("a", 40),
+        ("b", 40),
+    }
 
 
 def test_groups_are_found_whatever_the_order_of_their_names(tmp_path: Path) -> None:
