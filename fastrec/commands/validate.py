@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -28,7 +29,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fastrec.corpus.scan import run_in_order
-from fastrec.engine import check_jobs
+from fastrec.engine import check_jobs, jobs_for
 from fastrec.errors import FastrecError, ShardError, UsageError, check_choice, shown, utf8
 from fastrec.filters import Strings, field_names
 from fastrec.judge.batch import Batch
@@ -253,6 +254,33 @@ def _renumbered(lines: Iterable[bytes], line_base: int) -> Iterator[bytes]:
         yield _encode(logged) + b"\n"
 
 
+class Reporter:
+    """Reports the progress of slices that this process reads, or that workers have read."""
+
+    def __init__(self, shards: Sequence[Shard], progress: Progress) -> None:
+        self._text = TextEstimate(shards)
+        self._progress = progress
+        # Of the current slice: its estimated text, text, lines and invalid lines.
+        self._reported = (0, 0, 0, 0)
+        progress.start("judge", self._text.total)
+
+    def report(self, piece: Slice, found: _JudgedSlice, stats: ReadStats | None = None) -> None:
+        """Report a slice: what was read of it so far, or all of it, without `stats`."""
+        estimated = piece.estimated_text
+        text = found.counts["text_bytes"] or self._reported[1]
+        if stats:
+            estimated = estimated * min(stats.raw_bytes, piece.size) // max(piece.size, 1)
+            text = stats.text_bytes
+        now = (estimated, text, found.counts["lines"], found.counts["invalid"])
+        new_estimated, new_text, *new_lines = (
+            after - before for after, before in zip(now, self._reported, strict=True)
+        )
+        self._text.add(new_estimated, new_text)
+        self._progress.expect(self._text.total)
+        self._progress.advance(new_text, *new_lines)
+        self._reported = now if stats else (0, 0, 0, 0)
+
+
 class _SliceTask(msgspec.Struct, frozen=True):
     slices: tuple[Slice, ...]
     max_line_bytes: int
@@ -391,33 +419,38 @@ def _judge_slices(
         for number, slices in enumerate(tasks_of(shards, current_limits().task_bytes))
     ]
     text_bytes = total_text(shards)
+    jobs = jobs_for(text_bytes, len(tasks), jobs)
     if any(shard.stream for shard in shards):  # only this process can read a stream
         jobs = 1
-    text = TextEstimate(shards)
-    progress.start("judge", text.total)
+    reporter = Reporter(shards, progress)
+    # One process reports while it reads; several report when a task has finished.
+    run_task = partial(_validate_task, reporter=reporter) if jobs == 1 else _validate_task
     invalid = 0
-    with closing(run_in_order(_validate_task, tasks, text_bytes=text_bytes, jobs=jobs)) as done:
+    with closing(run_in_order(run_task, tasks, text_bytes=text_bytes, jobs=jobs)) as done:
         for finished, results in zip(tasks, done, strict=True):
             for piece, found in zip(finished.slices, results, strict=True):
-                counts = found.counts
-                text.add(piece.estimated_text, counts["text_bytes"])
-                progress.expect(text.total)
-                progress.advance(counts["text_bytes"], counts["lines"], counts["invalid"])
+                if jobs > 1:
+                    reporter.report(piece, found)
                 yield piece, found
-                invalid += counts["invalid"]
+                invalid += found.counts["invalid"]
                 if task.max_errors is not None and invalid >= task.max_errors:
                     return
 
 
-def _validate_task(task: _SliceTask) -> list[_JudgedSlice]:
-    """Judge the slices of a task. Runs in a worker."""
-    return [
-        _validate_slice(piece, task, f"{task.log}-{number}" if task.log else None)
-        for number, piece in enumerate(task.slices)
-    ]
+def _validate_task(task: _SliceTask, reporter: Reporter | None = None) -> list[_JudgedSlice]:
+    """Judge the slices of a task. Runs in a worker, or in this process, with a reporter."""
+    results: list[_JudgedSlice] = []
+    for number, piece in enumerate(task.slices):
+        found = _validate_slice(piece, task, f"{task.log}-{number}" if task.log else None, reporter)
+        if reporter:
+            reporter.report(piece, found)
+        results.append(found)
+    return results
 
 
-def _validate_slice(piece: Slice, task: _SliceTask, log: str | None) -> _JudgedSlice:
+def _validate_slice(
+    piece: Slice, task: _SliceTask, log: str | None, reporter: Reporter | None
+) -> _JudgedSlice:
     found = _JudgedSlice()
     stats = ReadStats()
     source = utf8(piece.shard.path)
@@ -443,6 +476,8 @@ def _validate_slice(piece: Slice, task: _SliceTask, log: str | None) -> _JudgedS
             if task.settings.normal:  # for a report about upgrades
                 for line, step in _upgrade_steps(judged):
                     found.upgrades.add(step, Location(source, line))
+            if reporter:
+                reporter.report(piece, found, stats)
             findings = _findings_in(batch)
             for line, finding, version in findings:
                 found.groups.add(finding, Location(source, line), version)
