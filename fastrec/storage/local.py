@@ -88,7 +88,12 @@ def _open_regular(path: str) -> int:
 
     Anything else is refused at once: a FIFO would wait for a writer, a device may never end.
     """
-    descriptor = os.open(path, _READ_ONLY | os.O_NONBLOCK)
+    try:
+        descriptor = os.open(path, _READ_ONLY | os.O_NONBLOCK)
+    except OSError as exc:
+        if exc.errno != errno.ENXIO:  # a socket, or a device that is not there
+            raise
+        raise OSError(errno.EINVAL, why_irregular(os.stat(path)) or exc.strerror, path) from exc  # noqa: PTH116
     status = os.fstat(descriptor)
     if reason := why_irregular(status):
         os.close(descriptor)

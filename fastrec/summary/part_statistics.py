@@ -70,9 +70,15 @@ class LinesByPiece(Sums):
         shared = {number for copies in self.shared for number, _ in copies}
         return shared.union(self.kept, self.duplicates, self.left_out)
 
+    def packed(self) -> list[Any]:
+        # A list of pairs: as a key of a map, msgspec reads no array of more than 16 arrays.
+        return [self.kept, list(self.shared.items()), self.duplicates, self.left_out]
+
     @classmethod
-    def unpacked(cls, counts: Sequence[Any]) -> LinesByPiece:
-        return cls(*map(Counter, counts))
+    def unpacked(cls, packed: Sequence[Any]) -> LinesByPiece:
+        kept, shared, duplicates, left_out = packed
+        copies = Counter({tuple(map(tuple, copies)): count for copies, count in shared})
+        return cls(Counter(kept), copies, Counter(duplicates), Counter(left_out))
 
 
 class PartCounts(Sums):
@@ -205,7 +211,7 @@ def write_statistics(
     lists = zip(_LISTS, (by_hash, by_id), strict=True)
     files = [write_rows(f"{prefix}-{name}", rows, compressed=compressed) for name, rows in lists]
     path = f"{prefix}-counts"
-    blocks = (msgspec.structs.astuple(counts.lines), counts.tally.packed())
+    blocks = (counts.lines.packed(), counts.tally.packed())
     return [*files, FileDigest(path, *write_blocks(path, blocks, compressed=compressed))]
 
 

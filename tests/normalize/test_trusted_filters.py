@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 import fastrec
+from fastrec.corpus import reader
 from fastrec.corpus.manifest import read_manifest
 from fastrec.limits import Limits, use_limits
-from fastrec.normalize import pass1, trusted
+from fastrec.normalize import pass1
 from fastrec.normalize.options import make_options
 from fastrec.normalize.run import run
 from tests.faults.failing import contents
@@ -245,11 +246,13 @@ def test_only_records_that_pass_all_other_conditions_are_parsed(
     shard = write(tmp_path / "shard.jsonl", [json.dumps(record).encode() for record in records])
     fastrec.normalize(shard, tmp_path / "corpus", sample_hash="replace")
     lines = []
-    parse = trusted.parse
+    unmatched = reader.unmatched
     monkeypatch.setattr(
-        trusted,
-        "parse",
-        lambda text: (b'"sample_id"' in text and lines.append(text)) or parse(text),
+        reader,
+        "unmatched",
+        lambda part, columns, positions, filters: (
+            lines.extend(positions) or unmatched(part, columns, positions, filters)
+        ),
     )
     monkeypatch.setattr(pass1._Sorter, "_read", None)
     fastrec.normalize(tmp_path / "corpus", tmp_path / "out", **asked)
