@@ -44,8 +44,8 @@ KINDS = tomllib.loads(
 )
 
 RECIPE = Recipe(
-    records=120,
-    seed=6,
+    records=140,
+    seed=10,
     duplicates=0.05,
     conflicts=0.1,
     unknown_keys=0.2,

@@ -53,7 +53,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards of all formats, with duplicates, conflicts, rejected and blank lines."""
     directory = tmp_path_factory.mktemp("shards")
     recipe = Recipe(
-        records=120, seed=17, duplicates=0.1, conflicts=0.05, rejects=0.1, blanks=0.03, text="words"
+        records=180, seed=17, duplicates=0.1, conflicts=0.05, rejects=0.1, blanks=0.03, text="words"
     )
     every = without_long(lines(recipe))
     formats = [Format.PLAIN, *FORMATS]
