@@ -44,8 +44,8 @@ KINDS = tomllib.loads(
 )
 
 RECIPE = Recipe(
-    records=140,
-    seed=10,
+    records=160,
+    seed=9,
     duplicates=0.05,
     conflicts=0.1,
     unknown_keys=0.2,
@@ -57,7 +57,7 @@ RECIPE = Recipe(
 )
 PART_SIZE = 1 << 16
 MIDDLE = "part-00001.jsonl.zst"
-LARGE = "part-00002.jsonl.zst"  # the part with the most lines
+LARGE = "part-00005.jsonl.zst"  # the part with the most lines
 REJECTS = "rejects.jsonl.zst"
 SOURCES = "part-00001.sources.zst"
 

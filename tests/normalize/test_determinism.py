@@ -273,7 +273,7 @@ def test_a_shard_decompressed_by_the_driver_gives_the_same_corpus(
 def test_a_chunk_is_not_taken_for_the_beginning_of_a_file(head: bytes, tmp_path: Path) -> None:
     """A chunk may begin with the bytes of a byte order mark or of a compressed file."""
     several = [head + line for line in mixed_lines()[:60]]
-    shard = write(tmp_path / "in.jsonl", [mixed_lines()[0], *several], Format.ZSTD)
+    shard = write(tmp_path / "in.jsonl", [json.dumps(sample()).encode(), *several], Format.ZSTD)
     corpus = normalized(shard, tmp_path / "out", **DECOMPRESS_IN_DRIVER)
     assert [raw_of(reject) for reject in corpus.rejects] == several
     assert [reject["line"] for reject in corpus.rejects] == list(range(2, 62))
