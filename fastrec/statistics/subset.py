@@ -20,9 +20,9 @@ class SubsetFidelity(msgspec.Struct):
     """How well a subset stands for all questions, on models that did not choose it."""
 
     rank_correlation: float
-    """Spearman's, of the models by subset and by all questions; the mean over splits."""
+    """Spearman's, of the models by subset and by all questions: the mean over splits."""
     rank_correlation_spread: float
-    """The standard deviation over splits of the models."""
+    """The standard deviation over splits."""
     error: float
     """The root mean square of differences between means over the subset and over all questions."""
     error_spread: float

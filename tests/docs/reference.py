@@ -39,7 +39,10 @@ from tests.docs.documents import (
     cell,
     description,
     fields_list,
+    holders,
     json_schema,
+    linked_text,
+    named,
     shared_fields,
     structs_of,
 )
@@ -101,70 +104,72 @@ Every JSON document that fastrec writes, field by field. Most people need one of
 fastrec stats corpus --format json
 ```
 
-Documents with `--format json` in their title are written to standard output. `string[]` is an \
-array of strings, `{string}` an object with strings as values; `/` separates alternatives; a field \
-with `?` may be absent; one without a type is an integer. Fields of a record (`evaluation_name`, \
-`model_id`, `sample_id` …) have the type and meaning that they have in [the record](records.md); a \
-`metric` is its `evaluation_result_id`, or null. A number that there is nothing to \
-compute from is null.
+A section named after a command is what it prints with `--format json`. `string[]` is an array of \
+strings, `{string}` an object with strings as values; `/` separates alternatives; a field with `?` \
+may be absent; one without a type is an integer. An indented list has the fields of the object \
+above it. Fields of a record (`evaluation_name`, `model_id`, `sample_id` …) have the type and \
+meaning that they have in [the record](records.md); a `metric` is its `evaluation_result_id`, or \
+null. What there is nothing to say or to compute of is null, or else empty. A name that ends with \
+`low` or `high` is an end of a 95 % interval.
+
+{titles}; and [`part-*.columns`](#part-00000columns).
 
 ## Shared fields
 
-A field of this name without a text below means the same everywhere:
+A field of this name without a text below has this type and meaning:
 
 {shared}
 
-## Documents
-
-{titles}; and [`part-*.columns`](#part-00000columns).
 """
 
 # The class of each document by title, and where the document is.
 DOCUMENTS: dict[str, tuple[Struct, str]] = {
-    "summary.json": (Summary, "In every corpus. Its JSON Schema ships with the package."),
+    "summary.json": (Summary, "Its JSON Schema ships with the package."),
     "manifest.json": (Manifest, "In every corpus."),
     "rejects.jsonl.zst": (
         RejectedLine,
         "In a corpus with rejected lines: one object per line, by source and line number.",
     ),
     "import.json": (Import, "In the output directory of `import`."),
-    "normalize --format json": (NormalizeResult, ""),
-    "normalize --dry-run --format json": (Plan, ""),
-    "stats --format json": (Stats, ""),
-    "overlap --format json": (Overlap, ""),
-    "costs --format json": (Costs, ""),
-    "calibration --format json": (Calibrations, ""),
-    "corrected --format json": (Corrections, ""),
-    "items --format json": (Items, ""),
-    "score --format json": (Scored, ""),
-    "diff --format json": (Difference, ""),
-    "questions --format json": (Questions, ""),
-    "show --format json": (Shown, ""),
-    "compare --format json": (Comparison, ""),
-    "trend --format json": (Trend, ""),
-    "validate --format json": (Validation, ""),
+    "normalize": (NormalizeResult, ""),
+    "normalize --dry-run": (Plan, ""),
+    "stats": (Stats, ""),
+    "overlap": (Overlap, ""),
+    "costs": (Costs, ""),
+    "calibration": (Calibrations, ""),
+    "corrected": (Corrections, ""),
+    "items": (Items, ""),
+    "score": (Scored, ""),
+    "diff": (Difference, ""),
+    "questions": (Questions, ""),
+    "show": (Shown, ""),
+    "compare": (Comparison, ""),
+    "trend": (Trend, ""),
+    "validate": (Validation, ""),
     "validate --json-log": (
         LoggedFinding,
         "In the file that the option names: one object per line.",
     ),
-    "check-pairs --format json": (PairCheck, ""),
-    "rejects --format json": (Rejects, ""),
-    "verify --format json": (Verification, ""),
-    "clean --format json": (Cleaned, ""),
+    "check-pairs": (PairCheck, ""),
+    "rejects": (Rejects, ""),
+    "verify": (Verification, ""),
+    "clean": (Cleaned, ""),
 }
 
 
 def files_page() -> str:
     """docs/files.md: every JSON document, field by field."""
     titles = ", ".join(f"[`{title}`](#{_anchor(title)})" for title in DOCUMENTS)
-    shared = shared_fields(
-        {struct: None for root, _ in DOCUMENTS.values() for struct in structs_of(root)}
+    structs = dict.fromkeys(struct for root, _ in DOCUMENTS.values() for struct in structs_of(root))
+    shared = shared_fields(structs)
+    several = {struct for struct, count in holders(structs).items() if count > 1}
+    listed = "\n".join(
+        f"- {named(name, kind)}: {linked_text(meaning)}" for name, (kind, meaning) in shared.items()
     )
-    listed = "\n".join(f"- `{name}`: {cell(meaning)}" for name, meaning in shared.items())
     lines = [_FILES.replace("{titles}", titles).replace("{shared}", listed)]
     anchors: dict[Struct, str] = {root: _anchor(title) for title, (root, _) in DOCUMENTS.items()}
     for title, (root, where) in DOCUMENTS.items():
-        new = [struct for struct in structs_of(root) if struct not in anchors]
+        new = [struct for struct in structs_of(root) if struct in several - anchors.keys()]
         anchors |= {struct: _struct_anchor(struct, anchors) for struct in new}
         lines += [f"## {title}", "", f"{description(root)} {where}".rstrip(), ""]
         options = option_names(title.split()[0])
@@ -184,13 +189,11 @@ def _struct_anchor(struct: Struct, anchors: Mapping[Struct, str]) -> str:
 
 def columns_section() -> str:
     """The format of files of columns, with a reader that is run as a test."""
-    rows = [
-        f"| `{name}` | {column.type} | {column.meaning} |"
-        for name, column in columns.COLUMNS.items()
-    ]
-    table = "\n".join(["| column | type | value |", "|---|---|---|", *rows])
+    listed = "\n".join(
+        f"- `{name}` {column.type}: {column.meaning}" for name, column in columns.COLUMNS.items()
+    )
     bounds = {"keys": columns.MOST_KEYS, "values": columns.MOST_VALUES, "size": columns.MOST_BYTES}
-    text = Path(__file__).with_name("columns.md").read_text().replace("{columns}", table)
+    text = Path(__file__).with_name("columns.md").read_text().replace("{columns}", listed)
     for name, value in bounds.items():
         text = text.replace(f"{{{name}}}", str(value))
     return f"\n{text}"
