@@ -14,8 +14,9 @@ from fastrec.cli import COMMANDS, cli
 from fastrec.cli.options import options_by_heading
 from tests.docs.documents import cell
 
+_EXAMPLES = 3  # of a command; its help has all of them
 # Examples that tests do not run.
-_NOT_RUN = {
+NOT_RUN = {
     "view": "it runs until it is stopped",
     "calibration": "the records of the demo have no confidence",
     "items": "the demo has too few questions for a subset",
@@ -35,6 +36,11 @@ _PAGES = {
     "trend": "answers.md#several-nights",
     "show": "answers.md#one-question",
     "check-pairs": "import.md#checking-pairs",
+    "score": "benchmark.md#was-the-answer-read-correctly",
+    "items": "benchmark.md#which-questions-are-good",
+    "corrected": "repairs.md#corrected-scores",
+    "view": "answers.md#in-the-browser",
+    "export": "using-a-corpus.md#exporting-tables",
 }
 # What exit codes mean in every command: it is explained once.
 _GENERAL = {
@@ -54,9 +60,10 @@ matches nothing. Below, a command lists what else a code means.
 _HEAD = """\
 # Commands
 
-What each command does, its own options, and examples. `fastrec COMMAND --help` says more in a
-terminal. [Filters](#filters), [shared options](#shared-options), [settings](#settings) and
-[exit codes](#exit-codes) are explained once.
+What each command does, its own options, and examples; `fastrec COMMAND --help` has more examples.
+Most people need `fastrec normalize runs/ -o corpus`. [Filters](#filters),
+[shared options](#shared-options), [settings](#settings) and [exit codes](#exit-codes) are explained
+once. An option with `...` may be repeated.
 """
 _SETTINGS = """\
 ### Settings
@@ -103,9 +110,8 @@ def _program() -> Iterator[str]:
     plain, titled = paragraphs(cli.help or "")
     context = click.Context(cli, info_name="fastrec", **cli.context_settings)
     usage = " ".join(cli.collect_usage_pieces(context))
-    yield from ("## fastrec", "", f"Usage: `fastrec {usage}`", "", *plain, "")
+    yield from ("## fastrec", "", f"`fastrec {usage}`", "", *plain, "")
     yield from (*_options(options_by_heading(cli, context)["Options"], context), "")
-    yield from ("```sh", *(row.strip() for row in titled["Examples"]), "```", "")
     yield from ("### Exit codes", "", *_list(titled["Exit codes"]), "")
     yield _EXIT_CODES.rstrip()
     yield from ("", "### Variables", "")
@@ -124,41 +130,44 @@ def _about(name: str) -> Iterator[str]:
     command = _command(name)
     context = _context(name)
     plain, titled = paragraphs(command.help or "")
-    usage = " ".join(command.collect_usage_pieces(context))
-    yield from (f"Usage: `fastrec {name} {usage}`", "")
+    arguments = command.collect_usage_pieces(context)[1:]
+    yield from (f"`{' '.join(['fastrec', name, *arguments])}`", "")
     if name in _PAGES:
         plain = [f"{plain[0]} [More]({_PAGES[name]})."]
     for text in plain:
         yield from (_with_code(text), "")
-    if "Formats" in titled:
-        yield from (*_list(titled["Formats"]), "")
-    also = []
+    listed: list[str] = []
+    rare: list[str] = []
+    also: list[str] = []
     for heading, options in options_by_heading(command, context).items():
         if heading == "Filters":
             also.append("[filters](#filters)")
             continue
         own = [option for option in options if _line(option, context) not in _shared()]
         own = [option for option in own if not {"--help", "--format"} & set(option.opts)]
-        if own:
-            yield from (f"{heading}:", "", *_options(own, context), "")
+        (rare if heading == "Rarely needed" else listed).extend(_options(own, context))
         also += [_name(option, context) for option in options if option not in own]
     also = [name for name in also if name not in ("`--help`", "`--verbose`")]
     if also:
-        yield from (f"Also: {', '.join(also)}.", "")
+        listed.append(f"- {', '.join(also)}")
+    yield from (*listed, "")
+    if rare:
+        yield from ("Rarely needed:", "", *rare, "")
     codes = [
-        (code, text)
+        f"{code}: {_with_code(text.removeprefix('the command line is wrong, or '))}"
         for code, text in _pairs(titled["Exit codes"])
         if not re.fullmatch(_GENERAL[code], text)
     ]
     if codes:
-        listed = [
-            f"- {code}: {_with_code(text.removeprefix('the command line is wrong, or '))}"
-            for code, text in codes
-        ]
-        yield from ("Exit codes:", "", *listed, "")
-    if name in _NOT_RUN:
-        yield f"<!-- test: skip, {_NOT_RUN[name]} -->"
-    yield from ("```sh", *(row.strip() for row in titled["Examples"]), "```", "")
+        yield from (f"Exit code {'; '.join(codes)}.", "")
+    if name in NOT_RUN:
+        yield f"<!-- test: skip, {NOT_RUN[name]} -->"
+    yield from ("```sh", *examples(name)[:_EXAMPLES], "```", "")
+
+
+def examples(name: str) -> list[str]:
+    """The examples in the help of a command."""
+    return [row.strip() for row in paragraphs(_command(name).help or "")[1]["Examples"]]
 
 
 @cache
@@ -194,17 +203,19 @@ def _line(option: click.Option, context: click.Context) -> str:
     default = option.show_default if isinstance(option.show_default, str) else ""
     if option.show_default is True:
         default = f"`{option.default}`"
-    note = f" (default: {default})" if default else ""
+    note = f" (default: {default})" if default and default != "`0.0`" else ""
     if option.required:
         note = " (required)"
     variable = f" Variable: `{option.envvar}`." if option.envvar else ""
-    return f"- {_usage(option, context)}{note}: {_with_code((option.help or '') + variable)}"
+    text = re.sub(r"[.;] [Mm]ay be repeated\.", ".", option.help or "") + variable
+    return f"- {_usage(option, context)}{note}: {_with_code(text)}"
 
 
 def _usage(option: click.Option, context: click.Context) -> str:
     """The names of an option and what stands for its value."""
-    value = "" if option.is_flag or option.count else option.make_metavar(context)
-    return f"`{', '.join(option.opts)} {value.strip('[]')}".rstrip() + "`"
+    value = "" if option.is_flag or option.count else option.make_metavar(context).strip("[]")
+    several = "..." if option.multiple else ""
+    return f"`{', '.join(option.opts)} {value}{several}".rstrip() + "`"
 
 
 def _name(option: click.Option, context: click.Context) -> str:
