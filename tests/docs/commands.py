@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import click
 
@@ -14,6 +15,7 @@ from fastrec.cli import COMMANDS, cli
 from fastrec.cli.options import options_by_heading
 from tests.docs.documents import cell
 
+_DOCS = Path(__file__).parents[2] / "docs"
 _EXAMPLES = 3  # of a command; its help has all of them
 # Examples that tests do not run.
 NOT_RUN = {
@@ -42,6 +44,55 @@ _PAGES = {
     "view": "answers.md#in-the-browser",
     "export": "using-a-corpus.md#exporting-tables",
 }
+# Options that a page explains in full, by command and page; the default is on that page, too.
+_EXPLAINED = {
+    "normalize": {
+        "repeats.md#options": "same-run conflicts repeats",
+        "using-a-corpus.md#changing-a-corpus": "map keep-names",
+        "repairs.md#fixes": "fixes",
+        "repairs.md#labels": "labels strict-labels",
+        "gates.md#normalize": "max-rejects allow-empty",
+        "gates.md#credentials": "check-secrets",
+        "guarantees.md#trust": "trust judge",
+        "incremental.md": "incremental check fresh part-size",
+        "hashes.md#recipes": "sample-hash",
+        "versions.md#the-version-of-a-corpus": "schema",
+        "normal-form.md#sort-order": "sort-by",
+        "answers.md#where-a-record-comes-from": "track-sources",
+    },
+    "import": {
+        "import.md#any-table": "columns guess id-column rows from-path scale null-verdict"
+        " question-by",
+        "import.md#metadata-of-samples": "metadata",
+        "import.md#the-rows-add-up": "strict skip-bad-logs",
+    },
+    "score": {
+        "benchmark.md#was-the-answer-read-correctly": "rules rule references replace dry-run"
+    },
+    "leaderboard": {"leaderboard.md#the-table-over-evaluations": "weights weight-by"},
+    "compare": {"answers.md#two-models": "detect", "answers.md#two-graders": "metric-pair"},
+    "corrected": {"repairs.md#corrected-scores": "labels pooled propose"},
+    "diff": {
+        "using-a-corpus.md#comparing-two-corpora": "by",
+        "gates.md#diff": "fail-on p-adjust min-compared allow-missing",
+    },
+    "export": {
+        "sharing.md#pairs-for-the-data-store": "details",
+        "gates.md#credentials": "allow-secrets",
+    },
+    "shared": {
+        "leaderboard.md#questions-that-come-in-groups": "cluster",
+        "leaderboard.md#ranks": "min-coverage",
+        "leaderboard.md#primary-metric": "primary",
+        "leaderboard.md#kinds-and-directions-of-metrics": "metrics lower-is-better",
+        "repeats.md#in-statistics": "repeats-as",
+        "using-a-corpus.md#comparing-models": "accuracy errors-as-wrong",
+        "ask.md#groups": "group-by",
+        "answers.md#cost": "prices",
+        "answers.md#two-graders": "confidence",
+        "repairs.md": "repair",
+    },
+}
 # What exit codes mean in every command: it is explained once.
 _GENERAL = {
     "0": r"done|no .*|the corpus is OK|all .* are .*|ended .*",
@@ -63,7 +114,7 @@ _HEAD = """\
 What each command does, its own options, and examples; `fastrec COMMAND --help` has more examples.
 Most people need `fastrec normalize runs/ -o corpus`. [Filters](#filters),
 [shared options](#shared-options), [settings](#settings) and [exit codes](#exit-codes) are explained
-once. An option with `...` may be repeated.
+once. An option with `...` may be repeated. Of values with `|` in between, the first is the default.
 """
 _SETTINGS = """\
 ### Settings
@@ -122,7 +173,7 @@ def _program() -> Iterator[str]:
     yield from ("### Filters", "", "A record must match every kind of filter that is given.", "")
     cat = _context("cat")
     yield from (*_options(options_by_heading(_command("cat"), cat)["Filters"], cat), "")
-    yield from ("### Shared options", "", *_shared(), _formats(), "")
+    yield from ("### Shared options", "", *_shared_options(), _formats(), "")
 
 
 def _about(name: str) -> Iterator[str]:
@@ -145,9 +196,10 @@ def _about(name: str) -> Iterator[str]:
             continue
         own = [option for option in options if _line(option, context) not in _shared()]
         own = [option for option in own if not {"--help", "--format"} & set(option.opts)]
-        (rare if heading == "Rarely needed" else listed).extend(_options(own, context))
+        (rare if heading == "Rarely needed" else listed).extend(_options(own, context, name))
         also += [_name(option, context) for option in options if option not in own]
     also = [name for name in also if name not in ("`--help`", "`--verbose`")]
+    listed += _explained(name, command, context)
     if also:
         listed.append(f"- {', '.join(also)}")
     yield from (*listed, "")
@@ -183,6 +235,39 @@ def _shared() -> list[str]:
     return [line for line in several if "--help" not in line and "--format" not in line]
 
 
+def _shared_options() -> Iterator[str]:
+    """The shared options, those that a page explains last."""
+    explained: dict[str, str] = {}
+    for name in _names():
+        context = _context(name)
+        for option in _command(name).params:
+            page = isinstance(option, click.Option) and _page("shared", option)
+            if page and _line(option, context) in _shared():
+                explained[_line(option, context)] = f"{_usage(option, context)}: {page}"
+    yield from (line for line in _shared() if line not in explained)
+    yield from (f"- {text}" for text in explained.values())
+
+
+def _page(name: str, option: click.Option) -> str:
+    """The link to the page that explains an option of a command in full, if there is one."""
+    long = option.opts[-1].removeprefix("--")
+    for link, options in _EXPLAINED.get(name, {}).items():
+        if long in options.split():
+            page = link.partition("#")[0]
+            assert f"--{long}" in (_DOCS / page).read_text(), f"{page} does not explain --{long}"
+            return f"[{page.removesuffix('.md')}]({link})"
+    return ""
+
+
+def _explained(name: str, command: click.Command, context: click.Context) -> Iterator[str]:
+    """The options of a command that pages explain, by page."""
+    by_page: dict[str, list[str]] = {}
+    for option in command.params:
+        if isinstance(option, click.Option) and (page := _page(name, option)):
+            by_page.setdefault(page, []).append(_usage(option, context))
+    yield from (f"- {', '.join(names)}: {page}" for page, names in by_page.items())
+
+
 def _formats() -> str:
     """The line of `--format`: what each of its values is for."""
     uses: dict[str, str] = {}
@@ -194,8 +279,12 @@ def _formats() -> str:
     return f"- `--format` (default: `text`): Output format: {listed}."
 
 
-def _options(options: list[click.Option], context: click.Context) -> list[str]:
-    return [_line(option, context) for option in options if "--help" not in option.opts]
+def _options(options: list[click.Option], context: click.Context, command: str = "") -> list[str]:
+    return [
+        _line(option, context)
+        for option in options
+        if "--help" not in option.opts and not _page(command, option)
+    ]
 
 
 def _line(option: click.Option, context: click.Context) -> str:
@@ -203,7 +292,8 @@ def _line(option: click.Option, context: click.Context) -> str:
     default = option.show_default if isinstance(option.show_default, str) else ""
     if option.show_default is True:
         default = f"`{option.default}`"
-    note = f" (default: {default})" if default and default != "`0.0`" else ""
+    is_usual = default in ("", "`0.0`") or f"{default.strip('`')}|" in _usage(option, context)
+    note = "" if is_usual else f" (default: {default})"
     if option.required:
         note = " (required)"
     variable = f" Variable: `{option.envvar}`." if option.envvar else ""
