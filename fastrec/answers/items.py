@@ -60,7 +60,7 @@ class Item(msgspec.Struct, kw_only=True):
     near_duplicates: list[str]
     """Hashes of questions with nearly the same text."""
     references: list[str] = []
-    """Of a suspected key: what the key says."""
+    """Of a suspected key: what it says."""
     agreed_value: str | None = None
     """Of a suspected key: what most of the stronger half of the models gave."""
     agreed_by: int = 0

@@ -121,7 +121,7 @@ class Validation(Tabular):
     blank: int = 0
     """Lines of white space only."""
     warnings: int = 0
-    """A line may have several."""
+    """Findings: a line may have several."""
     text_bytes: int = 0
     """Size of the decompressed text."""
     shards: int = 0

@@ -37,7 +37,7 @@ class KeyEntry(msgspec.Struct, kw_only=True, frozen=True):
     evaluation_id: str
     sample_id: int | str
     evaluation_result_id: str | msgspec.UnsetType | None = msgspec.UNSET
-    """Absent if the schema version has no such field."""
+    """Absent if the schema version has none."""
 
 
 class SideFileEntry(msgspec.Struct, kw_only=True):

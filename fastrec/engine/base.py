@@ -29,8 +29,8 @@ class Phase(msgspec.Struct):
     """The time that some tasks took."""
 
     name: str
-    """What its tasks do; `driver` is the time in which no tasks ran, such as start, plan, summary
-    and publishing."""
+    """What its tasks do; `driver` is the time without tasks, such as start, plan, summary and
+    publishing."""
     tasks: int = 0
     """Number of tasks."""
     seconds: float = 0.0
@@ -38,7 +38,7 @@ class Phase(msgspec.Struct):
     cpu_seconds: float = 0.0
     """Processor time of the tasks."""
     waiting_seconds: float = 0.0
-    """Other time of the tasks: they waited for disks, stores or a free processor."""
+    """Other time of the tasks, which waited for disks, stores or a free processor."""
 
 
 PHASES = {

@@ -89,7 +89,7 @@ class RepairExample(msgspec.Struct, kw_only=True):
     """A change that a repair made to a record."""
 
     code: str
-    """The code of the repair."""
+    """Of the repair."""
     evaluation_name: str
     model_id: str
     sample_id: _SampleId
@@ -103,7 +103,7 @@ class Repaired(msgspec.Struct, kw_only=True):
     """Valid lines, duplicates included, that `--repair` repaired."""
 
     lines: _Count
-    """Repaired lines."""
+    """Number of lines."""
     by_code: dict[str, int]
     """By the code of a repair; a line may have several."""
     examples: list[RepairExample]
@@ -114,7 +114,7 @@ class Repairable(msgspec.Struct, kw_only=True):
     """Rejected lines that `--repair all` would keep."""
 
     lines: _Count
-    """Rejected lines that would be kept."""
+    """Number of lines."""
     by_code: dict[str, int]
     """By the code of a repair; a line may need several."""
 
@@ -171,9 +171,9 @@ class HashExample(msgspec.Struct, kw_only=True):
     model_id: str
     sample_id: _SampleId
     given: str
-    """The hash in the line."""
+    """In the line."""
     computed: str
-    """The correct hash."""
+    """The correct one."""
 
 
 class ModelRecipes(msgspec.Struct):
@@ -195,9 +195,9 @@ class SampleHashes(msgspec.Struct, kw_only=True):
     verified: _Count
     """Lines whose hash is right by some recipe."""
     filled: _Count
-    """Lines without a hash."""
+    """Lines without one."""
     replaced: _Count
-    """Lines with a wrong hash, which `--sample-hash fill` leaves in place."""
+    """Lines with a wrong one, which `--sample-hash fill` leaves in place."""
     by_recipe: dict[str, int]
     """Lines by the recipe of their hash; `absent`: without a hash; `wrong`: by no recipe."""
     by_model: list[ModelRecipes]
@@ -210,7 +210,7 @@ class Tokens(msgspec.Struct, gc=False):
     """Sums over all records with token usage; those of over 4,200 digits are hexadecimal text."""
 
     records: _Count
-    """Records with a `token_usage`."""
+    """Records with them."""
     input: _Count | str
     """Sum of `input_tokens`."""
     output: _Count | str
@@ -223,7 +223,7 @@ class Latency(msgspec.Struct, gc=False):
     """Quantiles of `latency_ms` in milliseconds, with a relative error of at most 1/128."""
 
     records: _Count
-    """Records with a latency."""
+    """Records with one."""
     p50: float | None
     """The median."""
     p90: float | None
@@ -328,7 +328,7 @@ class LabelCounts(msgspec.Struct, kw_only=True):
     """What became of the labels of `--labels`; absent without it."""
 
     labels: int
-    """Labels in the file."""
+    """In the file."""
     superseded: int
     """Labels that a later one for the same answer replaces."""
     changed: int

@@ -68,8 +68,8 @@ class ModelStats(msgspec.Struct, kw_only=True):
     errors: int
     """Records with a non-empty error."""
     answers: int
-    """Records that count for accuracy and score: those without an error; with `--errors-as-wrong`,
-    all; with `pass@K` and `pass^K`, only to questions with K of them."""
+    """Records that count: those without an error; with `--errors-as-wrong`, all; with `pass@K` and
+    `pass^K`, only to questions with K of them."""
     questions: int
     """Questions with such answers."""
     answers_per_question: float | None

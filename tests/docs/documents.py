@@ -129,7 +129,7 @@ def fields_list(
         )
         field = named(name, "" if as_usual else kind)
         if name in options and name not in _OTHER_THAN_OPTIONS and not linked:
-            as_options.append(field)
+            as_options.append(f"`{name}`")
         elif (known or is_plain) and not nested:
             unexplained.append(field)
         else:
@@ -150,7 +150,7 @@ def named(name: str, kind: str) -> str:
 
 def linked_text(meaning: str) -> str:
     """The text of a field on one line, with links to the pages that it names."""
-    text = _NOTHING.sub("", cell(meaning)).removesuffix(".")
+    text = _NOTHING.sub("", cell(meaning)).removesuffix(".").removeprefix("Whether ")
     return re.sub(r"(?:[Ss]ee )?docs/(([\w-]+)\.md[\w#-]*)", r"[\2](\1)", text)
 
 
@@ -162,7 +162,21 @@ def _is_like(meaning: str, struct: Struct) -> bool:
 
 
 _ALIKE = 0.7
-_FILLING = {"the", "a", "its", "their", "these", "of", "this", "all", "in", "record", "as", "one"}
+_FILLING = {
+    "the",
+    "a",
+    "its",
+    "their",
+    "these",
+    "of",
+    "this",
+    "all",
+    "in",
+    "record",
+    "as",
+    "one",
+    "number",
+}
 # Words with which a text refers to the other fields of its class.
 _REFERS = re.compile(r"\b(its|their|these|them|those|one|the same|how many)\b", re.IGNORECASE)
 # Fields that have the name of an option by chance.
@@ -185,6 +199,8 @@ def _is_plain(name: str, meaning: str) -> bool:
     if name == "metric" and _METRIC.fullmatch(meaning):
         return True
     if name.endswith(("low", "high")) and _END.fullmatch(meaning):
+        return True
+    if name.startswith("new_") and meaning == "The same in NEW.":
         return True
     words = {word.removesuffix("s") for word in re.findall(r"\w+", meaning.lower())}
     said = {word.removesuffix("s") for word in [*name.split("_"), *_FILLING]}

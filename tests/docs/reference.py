@@ -105,11 +105,11 @@ fastrec stats corpus --format json
 
 A section named after a command is what it prints with `--format json`. `string[]` is an array of \
 strings, `{string}` an object with strings as values; `/` separates alternatives; a field with `?` \
-may be absent; one without a type is an integer. An indented list has the fields of the object \
-above it. Fields of a record (`evaluation_name`, `model_id`, `sample_id` …) have the type and \
+may be absent; one without a type is an integer. The text of a boolean says when it is true. An \
+indented list has the fields of the object above it. Fields of a record (`evaluation_name`, `model_id`, `sample_id` …) have the type and \
 meaning that they have in [the record](records.md); a `metric` is its `evaluation_result_id`, or \
 null. What there is nothing to say or to compute of is null, or else empty. A name that ends with \
-`low` or `high` is an end of a 95 % interval.
+`low` or `high` is an end of a 95 % interval; `new_…` in `diff` is for NEW what `old_…` is for OLD.
 
 {titles}; and [`part-*.columns`](#part-00000columns).
 

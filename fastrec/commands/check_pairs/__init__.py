@@ -47,11 +47,11 @@ class PairCheck(Framed, kw_only=True):
     """The result of checking aggregates and their samples files."""
 
     aggregates: int = 0
-    """Aggregates found."""
+    """Number of aggregates."""
     samples: int = 0
-    """Samples files found."""
+    """Samples files."""
     pairs: int = 0
-    """Aggregates that were compared with the rows of a samples file."""
+    """Aggregates that were compared with a samples file."""
     rows: int = 0
     """Rows in samples files, without blank lines."""
     invalid: int = 0
@@ -61,13 +61,13 @@ class PairCheck(Framed, kw_only=True):
     reproduced: int = 0
     """Results whose score is the mean of their rows, within rounding."""
     different: int = 0
-    """Results whose score is not."""
+    """Other results that were compared."""
     not_compared: dict[str, int] = {}
     """Other results by the reason: `no rows`, `not a mean`, `invalid rows` or `too large`."""
     without_checksum: int = 0
     """Pairs whose aggregate states no checksum: damage to the samples file is not noticed."""
     without_total_rows: int = 0
-    """Pairs whose aggregate does not state the number of rows."""
+    """Pairs whose aggregate states no number of rows."""
     ignored: int = 0
     """JSON and JSONL files that are neither aggregates nor samples files."""
     text_bytes: int = 0
@@ -77,9 +77,9 @@ class PairCheck(Framed, kw_only=True):
     codes: dict[str, int] = {}
     """Number of findings by code."""
     errors: int = 0
-    """Findings that are errors."""
+    """Findings."""
     warnings: int = 0
-    """Findings that are warnings."""
+    """Findings."""
     groups: list[FindingGroup] = []
     """By code and path: at most 1,000, errors first, then the most frequent."""
     bad_files: list[str] = []

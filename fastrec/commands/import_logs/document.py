@@ -81,7 +81,7 @@ class ImportedLog(msgspec.Struct, kw_only=True):
     records: int
     """One per sample and metric."""
     errors: int
-    """Records with an `error`, for example because their score is no number."""
+    """Records with an `error`, such as a score that is no number."""
     metrics: dict[str, MetricAccount]
     """By `evaluation_result_id`."""
     left_out: dict[str, int]
@@ -97,7 +97,7 @@ class ImportedLog(msgspec.Struct, kw_only=True):
     not_compared: Texts
     """Figures that cannot be recomputed, with the reason."""
     notes: list[str]
-    """Remarks, for example that the run did not finish."""
+    """Remarks, such as that the run did not finish."""
 
     @property
     def disagreements(self) -> list[Comparison]:

@@ -30,7 +30,8 @@ class SimilarModels(msgspec.Struct):
     same: int
     """Those with the same output, verdict and score."""
     rename: bool
-    """Whether to rename the other one: there are common questions, and all answers are the same."""
+    """Whether the other one should be renamed: there are common questions, and all answers are the
+    same."""
 
 
 def spelling(name: str) -> str:
