@@ -16,7 +16,8 @@ from fastrec.cli.options import options_by_heading
 from tests.docs.documents import cell
 
 _DOCS = Path(__file__).parents[2] / "docs"
-_EXAMPLES = 3  # of a command; its help has all of them
+# How many examples of a command are shown: all are in its help, and a page that says more has its own.
+_EXAMPLES = {"completion": 4}
 # Examples that tests do not run.
 NOT_RUN = {
     "view": "it runs until it is stopped",
@@ -105,7 +106,7 @@ _GENERAL = {
 }
 _EXIT_CODES = """\
 1 is also: there are no records. 2 is also: CORPUS is not a corpus, or a pattern, name or filter \
-matches nothing. Below, a command lists what else a code means.
+matches nothing. Commands list what else a code means.
 """
 
 _HEAD = """\
@@ -119,12 +120,12 @@ once. An option with `...` may be repeated. Of values with `|` in between, the f
 _SETTINGS = """\
 ### Settings
 
-Settings come from `fastrec.toml`, or from `[tool.fastrec]` in `pyproject.toml`. A key is the name \
-of an option without the dashes; an option that may be repeated also takes a list. A key at the \
-top level applies to every command that has the option, a key in the table of a command to that \
-command. The command line takes precedence over the environment, and the environment over the \
-settings. `engine` and `scheduler` count only in a file that `--config` or `FASTREC_CONFIG` names: \
-the directory of somebody else cannot choose them.
+Settings come from `fastrec.toml`, or from `[tool.fastrec]` in `pyproject.toml`. A key is an option \
+without the dashes; one that may be repeated also takes a list. A key at the top level applies to \
+every command that has the option, a key in the table of a command to that command. The command \
+line counts before the environment, and the environment before the settings. `engine` and \
+`scheduler` count only in a file that `--config` or `FASTREC_CONFIG` names: the directory of \
+somebody else cannot choose them.
 """
 
 
@@ -206,7 +207,7 @@ def _about(name: str) -> Iterator[str]:
     if rare:
         yield from ("Rarely needed:", "", *rare, "")
     codes = [
-        f"{code}: {_with_code(text.removeprefix('the command line is wrong, or '))}"
+        f"{code}: {_with_code(_own_reasons(text))}"
         for code, text in _pairs(titled["Exit codes"])
         if not re.fullmatch(_GENERAL[code], text)
     ]
@@ -214,7 +215,19 @@ def _about(name: str) -> Iterator[str]:
         yield from (f"Exit code {'; '.join(codes)}.", "")
     if name in NOT_RUN:
         yield f"<!-- test: skip, {NOT_RUN[name]} -->"
-    yield from ("```sh", *examples(name)[:_EXAMPLES], "```", "")
+    most = _EXAMPLES.get(name, 1 if name in _PAGES else 3)
+    yield from ("```sh", *examples(name)[:most], "```", "")
+
+
+def _own_reasons(text: str) -> str:
+    """The reasons of an exit code without those that all commands have."""
+    for general in ("there are no records, or ", "the command line is wrong, or "):
+        if text.startswith(general):
+            return text.removeprefix(general)
+    if not text.startswith("the command line is wrong"):
+        return text
+    reasons = re.split(r",? or |, ", text)
+    return ", or ".join(reason for reason in reasons if not re.fullmatch(_GENERAL["2"], reason))
 
 
 def examples(name: str) -> list[str]:
