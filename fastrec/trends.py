@@ -65,9 +65,9 @@ class TrendCorpus(msgspec.Struct, kw_only=True):
     models: int
     """Chosen models with records in it."""
     appeared: list[str]
-    """Chosen models with records in it, and none in the corpus before."""
+    """Chosen models with records in it, but none in the corpus before."""
     disappeared: list[str]
-    """Chosen models with records in the corpus before, and none in it."""
+    """Chosen models with records in the corpus before, but none in it."""
 
 
 class Point(msgspec.Struct, kw_only=True):
@@ -82,22 +82,22 @@ class Point(msgspec.Struct, kw_only=True):
     questions: int
     """Questions that it answered."""
     value: float | None
-    """The accuracy, or the mean score if the metric is graded."""
+    """The accuracy, or the mean score of a graded metric."""
 
 
 class Change(msgspec.Struct, kw_only=True):
     """A model in two corpora, compared on the questions that it answered in both."""
 
     before: str
-    """The earlier corpus: the last before `after` in which the model has answers."""
+    """The last corpus before `after` in which the model has answers."""
     after: str
     """The later corpus."""
     questions: int = 0
     """Questions that it answered in both. The numbers below are about these."""
     better: int = 0
-    """Questions whose share of right answers, or mean score, is higher in the later corpus."""
+    """Questions with a higher share of right answers, or mean score, in the later corpus."""
     worse: int = 0
-    """Questions for which it is lower."""
+    """Questions with a lower one."""
     old: float | None = None
     """Accuracy or mean score in the earlier corpus."""
     new: float | None = None
@@ -138,8 +138,7 @@ class EvaluationTrend(ScopeNames, kw_only=True):
     metrics: int
     """Metrics that the evaluation has in any corpus, chosen or not."""
     graded: bool
-    """Whether any corpus has scores other than 0 and 1. Then mean scores are compared, in all
-    corpora."""
+    """Whether any corpus has other scores than 0 and 1, so that mean scores are compared in all."""
     lower_is_better: bool
     """Whether a lower score is better."""
     models: list[ModelTrend]

@@ -100,8 +100,8 @@ class EvaluationItems(ScopeNames):
     questions_needed: int | None
     """For a reliability of 0.9, with questions like these."""
     complete_models: int
-    """Models with at least 90 % of the questions; reliability is computed over these, if there are
-    at least 8."""
+    """Models with at least 90 % of the questions: reliability is over these, if they are at least
+    8."""
     complete_questions: int
     """Questions that all of these answered."""
     questions: list[Item]

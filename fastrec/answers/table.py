@@ -123,7 +123,7 @@ class Question(msgspec.Struct, kw_only=True, gc=False):
     """Mean over models."""
     disagreement: float | None
     """Twice the standard deviation over models of the share of right answers, or of graded scores
-    as a share of the range: 0 if all agree, 1 if half are right."""
+    as a share of the range."""
     errors: int
     """Models with nothing but errors."""
     input_chars: int

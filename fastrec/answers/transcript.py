@@ -102,11 +102,11 @@ class Turn(msgspec.Struct, kw_only=True):
     calls: list[Call] = []
     """The tools that it called."""
     answers_call: str | None = None
-    """The id of the call whose result this turn is; of several calls, with commas in between."""
+    """The id of the call whose result it is; several with commas in between."""
     is_result: bool = False
     """Whether the text is the `result` of an earlier call, and need not be shown twice."""
     failed: bool = False
-    """Whether it is the result of a tool and an error, as far as it says so."""
+    """Whether it is the result of a tool, and an error as far as it says so."""
     other: dict[str, str] = {}
     """Unknown keys."""
 

@@ -43,13 +43,13 @@ class Example(msgspec.Struct, kw_only=True):
     """A question on which the two models differ."""
 
     a: float
-    """The share of right answers of A, or its mean score if the metric is graded."""
+    """The value of A: the share of right answers, or the mean score."""
     b: float
-    """The same of B."""
+    """The value of B."""
     others: int
-    """How many other models have answered it."""
+    """Other models that answered it."""
     others_value: float | None
-    """The mean of their shares, or scores."""
+    """The mean of theirs."""
     question: ShownQuestion
     """With the answers of both models, those of A first."""
 
@@ -62,8 +62,8 @@ class ComparedEvaluation(ScopeNames, kw_only=True):
     lower_is_better: bool
     """Whether a lower score is better."""
     other_scale: bool
-    """Whether the mean score of a model is below 0 or above 1: then a point is one unit of the
-    score, else a hundredth."""
+    """Whether the mean score of a model is below 0 or above 1, so that a point is a unit of the
+    score."""
     questions: int
     """Questions that both answered; the numbers below are about these."""
     only_a: int
@@ -77,7 +77,7 @@ class ComparedEvaluation(ScopeNames, kw_only=True):
     ties: int
     """The other questions."""
     a: float | None
-    """The accuracy of A, or its mean score if the metric is graded."""
+    """The accuracy of A, or the mean score of a graded metric."""
     b: float | None
     """The same of B."""
     difference: float | None
@@ -90,15 +90,13 @@ class ComparedEvaluation(ScopeNames, kw_only=True):
     p_adjusted: float | None
     """The p-value adjusted for many tests (docs/leaderboard.md#many-tests)."""
     detectable: float | None
-    """The smallest difference that is found with p < 0.05 in 80 % of all cases, if as many
-    questions differ as observed."""
+    """The smallest difference that would be found (docs/answers.md#two-models)."""
     questions_needed: int | None
     """Questions that it takes to find the observed difference in 80 % of all cases."""
     chance: float | None
-    """With `--detect`: the chance to find such a difference with p < 0.05, if as many questions
-    differ as observed, or as many as it needs."""
+    """With `--detect`: the chance to find such a difference (docs/answers.md#two-models)."""
     detect_needed: int | None
-    """With `--detect`: questions that give a chance of 80 %."""
+    """With `--detect`: questions for a chance of 80 %."""
     examples: list[Example]
     """The most distinguishing questions; groups have none."""
     group: GroupValues | None = None
@@ -132,8 +130,7 @@ class Agreement(msgspec.Struct, kw_only=True):
     evaluation_name: str
     """The evaluation."""
     answers: int
-    """Answers that both have judged, without errors: those of the same trial, or with the same
-    output."""
+    """Answers that both have judged (docs/answers.md#two-graders), without errors."""
     judged_by_first: int
     """Answers that only the first metric has judged."""
     judged_by_second: int
@@ -166,8 +163,7 @@ class Comparison(Tabular):
     b: str
     """The model B."""
     repeats_as: str
-    """What several answers of a model to a question become: mean, pass@K, pass^K, majority or
-    first."""
+    """What several answers of a model to a question become (docs/repeats.md#in-statistics)."""
     evaluations: list[ComparedEvaluation]
     """Those for which both have records."""
     uncompared: list[Uncompared]

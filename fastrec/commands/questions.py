@@ -49,8 +49,8 @@ class EvaluationQuestions(ScopeNames, kw_only=True):
     questions: list[Question]
     """In the order of `--sort`."""
     phrase_models: list[PhraseModel]
-    """By model, the answers with the text of `--text`, the largest share first; empty if only
-    inputs are searched."""
+    """With `--text`, but not only in the input: the answers that have it, the largest share first.
+    """
 
 
 class Questions(Tabular):

@@ -53,14 +53,14 @@ class Rejects(Tabular, kw_only=True):
     codes: dict[str, int]
     """Lines by code."""
     groups: list[RejectGroup]
-    """By the code, path but for indices, and version of their first errors, the most frequent
-    first."""
+    """By the code, path but for indices, and version of the first error, the most frequent first.
+    """
     repairable: int
     """Lines that `--repair all` would keep."""
     repairable_by_code: dict[str, int]
     """By the code of a repair; a line may need several."""
     truncated: list[Location]
-    """With `--extract`: lines that are not written because they are too long; see their shard."""
+    """With `--extract`: lines that are too long to be written; see their shard."""
 
 
 def rejects(

@@ -135,8 +135,7 @@ class Validation(Tabular):
     groups: list[FindingGroup] = []
     """By code, path and version: at most 1,000, errors first, then the most frequent."""
     upgrade: UpgradeReport | None = None
-    """With `--upgrade-report`: what an upgrade of all valid records to the newest version would
-    change."""
+    """With `--upgrade-report`: what an upgrade of all valid records would change."""
     bad_shards: list[str] = []
     """Shards that could not be read completely, and why; none of their lines count."""
     notices: list[str] = []
@@ -191,8 +190,7 @@ class LoggedFinding(msgspec.Struct):
     message: str
     """What was expected, and what was found."""
     version: str | None
-    """The schema version whose errors these are; null for warnings and notes, and for lines
-    without a value."""
+    """The schema version of the errors; null for warnings, notes, and lines without a value."""
 
 
 _encode = msgspec.json.Encoder().encode

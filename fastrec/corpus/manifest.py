@@ -143,11 +143,11 @@ class Manifest(msgspec.Struct, kw_only=True):
     rejects: RejectsEntry | None
     """The rejects file, if a line was rejected."""
     summary_file: str = "summary.json"
-    """Name of the summary: another one in an object store if the corpus has replaced another."""
+    """Another name in an object store if the corpus has replaced another."""
     summary_sha256: str
     """Of the summary."""
     inputs: list[InputEntry]
-    """Shards that were read. Of exact duplicates, the first in the order of inputs is kept."""
+    """Shards that were read. Of exact duplicates, the first is kept."""
     filtered: int = 0
     """Records that filters left out; they are not among the lines."""
     skipped: list[str]

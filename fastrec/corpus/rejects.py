@@ -51,8 +51,8 @@ class RejectedLine(msgspec.Struct):
     message: str
     """What was expected, and what was found."""
     version: str | UnsetType = UNSET
-    """The schema version whose errors these are, which the line comes closest to; absent if it has
-    no value."""
+    """The schema version of the errors, which the line comes closest to; absent if it has no
+    value."""
     errors: list[Finding] | UnsetType = UNSET
     """All errors, if there are several; at most 100."""
     unlisted: dict[str, int] | UnsetType = UNSET

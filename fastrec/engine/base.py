@@ -29,8 +29,7 @@ class Phase(msgspec.Struct):
     """The time that some tasks took."""
 
     name: str
-    """What its tasks do; `driver` is the time without tasks, such as start, plan, summary and
-    publishing."""
+    """What its tasks do; `driver`: no task ran, as at start, plan, summary and publishing."""
     tasks: int = 0
     """Number of tasks."""
     seconds: float = 0.0

@@ -324,8 +324,7 @@ class FindingGroup(msgspec.Struct):
     locations: list[Location]
     """The first three lines."""
     version: str | None = None
-    """The schema version whose errors these are; null for warnings and notes, and for lines
-    without a value."""
+    """The schema version of the errors; null for warnings, notes, and lines without a value."""
 
 
 class FindingGroups(msgspec.Struct):

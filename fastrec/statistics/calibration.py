@@ -41,8 +41,7 @@ class Calibration(msgspec.Struct):
     accuracy: float | None
     """The share of right answers."""
     ece: float | None
-    """The expected calibration error: the mean distance of both in a bin, weighted by its answers.
-    """
+    """The calibration error: the mean distance of both in a bin, weighted by its answers."""
     brier: float | None
     """The Brier score: the mean squared distance of the confidence from 1 for a right answer, else
     from 0."""

@@ -133,7 +133,7 @@ class SameRunPair(msgspec.Struct):
 
 
 class SameRun(msgspec.Struct, kw_only=True):
-    """Records that `--same-run ignore` drops: only evaluation_id and schema_version differ."""
+    """Records that `--same-run ignore` drops."""
 
     records: _Count
     """Records dropped; they count as duplicates."""
@@ -270,7 +270,7 @@ class ModelSummary(msgspec.Struct, kw_only=True):
     score_standard_error: float | None
     """Standard error over questions."""
     errors_as_wrong: ErrorsAsWrong
-    """The same if records with an error count, as wrong, with the score that they have."""
+    """The same if records with an error count as wrong, with the score that they have."""
     turns: _Count
     """Interactions; a record without any counts as 1."""
     tool_calls: _Count
@@ -330,11 +330,11 @@ class LabelCounts(msgspec.Struct, kw_only=True):
     labels: int
     """In the file."""
     superseded: int
-    """Labels that a later one for the same answer replaces."""
+    """Labels that a later one replaces."""
     changed: int
     """Records with another verdict than before."""
     confirmed: int
-    """Records that already had the verdict of their label."""
+    """Records that already had this verdict."""
     unmatched: int
     """Labels that match no record."""
     ambiguous: int
@@ -351,7 +351,7 @@ class FixCounts(msgspec.Struct, kw_only=True):
     rejected: int
     """Invalid ones."""
     unmatched: int
-    """Those without such a rejected line at their place in the input."""
+    """Those without such a rejected line at their place."""
 
 
 class _Format(msgspec.Struct):
@@ -372,8 +372,7 @@ class Summary(Tabular, kw_only=True):
     """By code, valid lines with a label or turns of another version, and lines that an upgrade or
     a repair changed."""
     renamed: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
-    """Valid lines, duplicates included, by the rule of `--map` for their names; absent without it.
-    """
+    """Valid lines by the rule of `--map` for their names; absent without it."""
     labels: LabelCounts | msgspec.UnsetType = msgspec.UNSET
     """What became of `--labels`; absent without them."""
     fixes: FixCounts | msgspec.UnsetType = msgspec.UNSET

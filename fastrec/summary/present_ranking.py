@@ -138,8 +138,7 @@ class EvaluationStats(ScopeNames, kw_only=True):
     ids_with_many_hashes: int
     """Values of `sample_id` with several `sample_hash` values."""
     common_questions: int | None
-    """Questions answered by all chosen models with answers; null if they were not counted, which
-    takes `--common`."""
+    """Questions answered by all chosen models with answers; null without `--common`."""
     by_model: list[ModelStats]
     """The chosen models, best first; empty with `--common` if they have no question in common."""
     clusters: int | None = None
@@ -167,8 +166,7 @@ class Stats(Tabular, kw_only=True):
     errors_as_wrong: bool
     """Whether records with an error count as wrong answers. If not, they do not count."""
     repeats_as: str
-    """What several answers of a model to a question become: mean, pass@K, pass^K, majority or
-    first."""
+    """What several answers of a model to a question become (docs/repeats.md#in-statistics)."""
     skipped: list[str]
     """Unreadable shards that `--skip-bad-shards` left out of the corpus."""
     corpus: CorpusFacts
@@ -180,11 +178,9 @@ class Stats(Tabular, kw_only=True):
     """--cluster: standard errors, intervals and tests are over clusters of questions with the same
     value of this field; null if they are over questions."""
     outcomes: tuple[str, ...] = ()
-    """With `--right`, `--wrong` or `--errors`: only records with these outcomes count, so the
-    accuracy says what was chosen."""
+    """With `--right`, `--wrong` or `--errors`: only records with these outcomes count."""
     damaged: list[str] = []
-    """Files of the corpus that are missing or cut, by their sizes: what these numbers need is
-    whole."""
+    """Files of the corpus that are missing or cut, which these numbers do not need."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model of each evaluation and metric, best first."""

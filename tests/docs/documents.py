@@ -151,7 +151,8 @@ def named(name: str, kind: str) -> str:
 def linked_text(meaning: str) -> str:
     """The text of a field on one line, with links to the pages that it names."""
     text = _NOTHING.sub("", cell(meaning)).removesuffix(".").removeprefix("Whether ")
-    return re.sub(r"(?:[Ss]ee )?docs/(([\w-]+)\.md[\w#-]*)", r"[\2](\1)", text)
+    text = re.sub(r"(?<=\]\()docs/(?=[\w-]+\.md)", "", text)
+    return re.sub(r"(?:[Ss]ee )?(?<!\]\()docs/(([\w-]+)\.md[\w#-]*)", r"[\2](\1)", text)
 
 
 def _is_like(meaning: str, struct: Struct) -> bool:

@@ -63,7 +63,7 @@ class PairCheck(Framed, kw_only=True):
     different: int = 0
     """Other results that were compared."""
     not_compared: dict[str, int] = {}
-    """Other results by the reason: `no rows`, `not a mean`, `invalid rows` or `too large`."""
+    """By the reason: `no rows`, `not a mean`, `invalid rows` or `too large`."""
     without_checksum: int = 0
     """Pairs whose aggregate states no checksum: damage to the samples file is not noticed."""
     without_total_rows: int = 0

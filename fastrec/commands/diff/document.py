@@ -30,10 +30,7 @@ class Side(msgspec.Struct, kw_only=True):
 
 
 class Counts(Sums, kw_only=True):
-    """How many records changed, and how.
-
-    A pair is two matched records, one of each corpus, and counts once.
-    """
+    """A pair is two matched records, one of each corpus, and counts once."""
 
     unchanged: int = 0
     """Pairs that agree in all fields but `evaluation_id`."""
@@ -46,8 +43,8 @@ class Counts(Sums, kw_only=True):
     removed: int = 0
     """Records of OLD without a counterpart in NEW."""
     repeats_old: int = 0
-    """Records of OLD with counterparts in NEW, but none of their own: repeats, compared by the
-    mean of the question."""
+    """Records of OLD with counterparts in NEW, but none of their own, compared by the mean of the
+    question."""
     repeats_new: int = 0
     """The same of NEW."""
 
@@ -68,7 +65,7 @@ class RecordName(ModelNames, kw_only=True):
     sample_hash: str
     evaluation_id: str
     fields: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """Only of a changed record: the fields that differ. The names are those of NEW."""
+    """Of a changed record: the fields that differ. The names are those of NEW."""
 
 
 class Flip(msgspec.Struct, kw_only=True):
@@ -98,16 +95,14 @@ class ModelDifference(ModelNames, kw_only=True):
     graded: bool
     """Whether OLD or NEW has scores other than 0 and 1."""
     measure: Literal["accuracy", "score"]
-    """What is compared: the score of a graded metric without `--accuracy`, else the share of right
-    answers."""
+    """What is compared: the score of a graded metric without `--accuracy`, else the accuracy."""
     other_scale: bool
     """Whether scores are compared, and the mean of a model is below 0 or above 1."""
     lower_is_better: bool
     """Whether a lower score is better; false if accuracies are compared."""
     status: Status
-    """`missing`: NEW has no record of it. `new`: OLD has none. `incomplete`: less than
-    `--min-compared` percent of the questions that OLD answered could be compared. `unanswered`:
-    OLD has no answer."""
+    """As docs/gates.md#diff says; `new`: OLD has no record of it; `unanswered`: OLD has no answer.
+    """
     old_records: int
     """Its records in OLD."""
     new_records: int
@@ -129,12 +124,12 @@ class ModelDifference(ModelNames, kw_only=True):
     new_accuracy: float | None = None
     """The same in NEW."""
     old_score: float | None = None
-    """The mean score in OLD; null if accuracies are compared, or if it overflows a double."""
+    """The mean score in OLD; null as `mean_score`, or if accuracies are compared."""
     new_score: float | None = None
     """The same in NEW."""
     points: float | None = None
-    """The gain in hundredths: 100 × (new - old), or 100 × (old - new) if a lower score is better;
-    with `other_scale`, without the 100. Computed exactly and rounded once."""
+    """How much better NEW is, in points (docs/using-a-corpus.md#comparing-two-corpora). Computed
+    exactly and rounded once."""
     worse: int
     """Questions whose mean fell, or rose if a lower score is better."""
     better: int
@@ -157,10 +152,9 @@ class ModelDifference(ModelNames, kw_only=True):
     `--p-adjust`) below `--p`."""
     counts: Counts
     losses: dict[str, int]
-    """Pairs whose answer was right in OLD and is not in NEW, by the first cause that applies:
-    `error`; `same_output`, with another verdict; `cut_short`, by the finish reason in
-    `metadata`, or because the output is only the beginning of that in OLD; `no_value`, where
-    one was extracted in OLD; `other_value`; `other_output`."""
+    """Answers that were right in OLD and are not in NEW, by the first
+    [cause](docs/using-a-corpus.md#comparing-two-corpora) of `error`, `same_output`,
+    `cut_short`, `no_value`, `other_value` and `other_output`."""
     lost: list[Loss]
     """The first of these, at most `--examples`."""
     flips: list[Flip]
@@ -212,9 +206,8 @@ class Difference(Tabular, kw_only=True):
     by: tuple[str, ...]
     """The fields in which matched records agree."""
     question: tuple[str, ...]
-    """The fields that identify a question of a model: `sample_hash` or `sample_id`, whichever the
-    corpora are sorted by first, and the sort fields before it. Each metric is compared by
-    itself."""
+    """What identifies a question of a model: `sample_hash` or `sample_id`, whichever the corpora
+    are sorted by first, and the sort fields before it. Metrics are compared one by one."""
     errors_as_wrong: bool
     """`--errors-as-wrong`: whether a record with an error counts as a wrong answer, instead of as
     none."""
@@ -243,18 +236,18 @@ class Difference(Tabular, kw_only=True):
     """Why the exit code is 1."""
     counts: Counts
     models: list[ModelDifference]
-    """By evaluation, metric and model, on the questions that could be compared: both corpora have
-    an answer, which is a record without an error, or any record with `--errors-as-wrong`. The
-    mean of a question is the share of right answers, or the mean score."""
+    """By evaluation, metric and model, on the questions that could be compared
+    (docs/gates.md#diff). The mean of a question is the share of right answers, or the mean
+    score."""
     fields: list[ChangedField]
     """Fields that differ, the most frequent first."""
     examples: Examples
     notices: list[str]
     """Notices for the user."""
     text_bytes: int
-    """Of both corpora, parts that were skipped included."""
+    """Of both corpora, with skipped parts."""
     parts_skipped: int
-    """Parts that are the same in both corpora, byte for byte, and were not read."""
+    """Parts that are the same in both, byte for byte, and were not read."""
     seconds: float
     """How long it took."""
 

@@ -42,8 +42,7 @@ class MetricAccount(msgspec.Struct):
     mean: OptionalNumber
     """The mean of these scores."""
     graded: bool
-    """Whether some score is neither 0 nor 1, or lower scores are better. Then `is_correct` means
-    full marks, or nothing."""
+    """Whether the metric is graded (docs/import.md#scores)."""
 
 
 class Comparison(msgspec.Struct):
@@ -72,7 +71,7 @@ class ImportedLog(msgspec.Struct, kw_only=True):
     """Its shard in the output directory."""
     evaluation_id: str
     evaluation_name: str
-    """Empty if a column of a table has it, and so is `model_id`."""
+    """Empty, like `model_id`, if a column of a table has it."""
     model_id: str
     harness_version: str
     """If the log says it."""

@@ -73,8 +73,8 @@ class PairJoins(msgspec.Struct, kw_only=True):
     apart: int = 0
     """Those whose hashes differ: no hash of one model is that of the other."""
     reasons: dict[str, int] = {}
-    """What keeps these apart: ids by hash, white_space, reference, prompt, prompt_and_reference;
-    of several questions of an id, by the two that are closest."""
+    """What keeps these apart, in ids: hash, white_space, reference, prompt, prompt_and_reference;
+    of an id with several questions, for the two that are closest."""
     examples: dict[str, list[int | str]] = {}
     """The first ids of each reason; only of the pairs with the fewest common questions."""
 
@@ -96,11 +96,10 @@ class EvaluationJoins(msgspec.Struct, kw_only=True):
     common_ids: int
     """Those that all of them have."""
     groups: list[QuestionGroup]
-    """Models that were asked exactly the same, under the same ids and with the same metrics; the
-    largest group first."""
+    """Models that were asked exactly the same, under the same ids and with the same metrics, the
+    largest first."""
     pairs: list[PairJoins]
-    """All pairs of groups, those with the smallest share of common questions first. The numbers
-    are the same for all models of the groups."""
+    """All pairs of groups, those with the smallest share of common questions first."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """All pairs of models: those of different groups first, then those of the same group."""

@@ -264,7 +264,7 @@ class Verification(Tabular, kw_only=True):
     seconds: float = 0.0
     """How long it took."""
     problems: list[Problem] = []
-    """All, at most 20 per file one by one; empty if the corpus is OK."""
+    """At most 20 per file one by one."""
     skipped: list[str] = []
     """Unreadable shards that `--skip-bad-shards` left out of the corpus."""
     notices: list[str] = []
