@@ -16,8 +16,6 @@ from fastrec.cli.options import options_by_heading
 from tests.docs.documents import cell
 
 _DOCS = Path(__file__).parents[2] / "docs"
-# How many examples of a command are shown: all are in its help, and a page that says more has its own.
-_EXAMPLES = {"completion": 4}
 # Examples that tests do not run.
 NOT_RUN = {
     "view": "it runs until it is stopped",
@@ -45,6 +43,8 @@ _PAGES = {
     "view": "answers.md#in-the-browser",
     "export": "using-a-corpus.md#exporting-tables",
 }
+# How many examples of a command are shown. Its help has all; the page that says more has its own.
+_EXAMPLES = {"completion": 4} | dict.fromkeys(_PAGES, 0)
 # Options that a page explains in full, by command and page; the default is on that page, too.
 _EXPLAINED = {
     "normalize": {
@@ -81,6 +81,7 @@ _EXPLAINED = {
         "sharing.md#pairs-for-the-data-store": "details",
         "gates.md#credentials": "allow-secrets",
     },
+    "filters": {"ask.md#conditions-on-fields": "where"},
     "shared": {
         "leaderboard.md#questions-that-come-in-groups": "cluster",
         "leaderboard.md#ranks": "min-coverage",
@@ -112,8 +113,8 @@ matches nothing. Commands list what else a code means.
 _HEAD = """\
 # Commands
 
-What each command does, its own options, and examples; `fastrec COMMAND --help` has more examples.
-Most people need `fastrec normalize runs/ -o corpus`. [Filters](#filters),
+What each command does, its own options, and examples, unless a page that says more has them;
+`fastrec COMMAND --help` has all. Most people need `fastrec normalize runs/ -o corpus`. [Filters](#filters),
 [shared options](#shared-options), [settings](#settings) and [exit codes](#exit-codes) are explained
 once. An option with `...` may be repeated. Of values with `|` in between, the first is the default.
 """
@@ -173,7 +174,12 @@ def _program() -> Iterator[str]:
     yield from (*(row.strip() for row in titled["Settings"]), "```", "")
     yield from ("### Filters", "", "A record must match every kind of filter that is given.", "")
     cat = _context("cat")
-    yield from (*_options(options_by_heading(_command("cat"), cat)["Filters"], cat), "")
+    filters = options_by_heading(_command("cat"), cat)["Filters"]
+    yield from (
+        *_options(filters, cat, "filters"),
+        *_explained("filters", _command("cat"), cat),
+        "",
+    )
     yield from ("### Shared options", "", *_shared_options(), _formats(), "")
 
 
@@ -213,10 +219,8 @@ def _about(name: str) -> Iterator[str]:
     ]
     if codes:
         yield from (f"Exit code {'; '.join(codes)}.", "")
-    if name in NOT_RUN:
-        yield f"<!-- test: skip, {NOT_RUN[name]} -->"
-    most = _EXAMPLES.get(name, 1 if name in _PAGES else 3)
-    yield from ("```sh", *examples(name)[:most], "```", "")
+    if most := _EXAMPLES.get(name, 3):
+        yield from ("```sh", *examples(name)[:most], "```", "")
 
 
 def _own_reasons(text: str) -> str:

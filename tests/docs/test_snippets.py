@@ -62,13 +62,6 @@ NOT_RUN = {
     ("docs/answers.md", "fastrec compare corpus --metric-pair exact_match judge"): (
         "skip, the records of the demo have no such metrics and no confidence"
     ),
-    ("docs/commands.md", "fastrec view corpus"): "skip, it runs until it is stopped",
-    ("docs/commands.md", "fastrec calibration corpus --confidence metadata.confidence"): (
-        "skip, the records of the demo have no confidence"
-    ),
-    ("docs/commands.md", "fastrec items corpus"): (
-        "skip, the demo has too few questions for a subset"
-    ),
     ("docs/deployment.md", "# dags/evaluations.py"): (
         "compile, the tests do not install Airflow; the function of the task runs above"
     ),
