@@ -60,6 +60,19 @@ _EXPLAINED = {
         "versions.md#the-version-of-a-corpus": "schema",
         "normal-form.md#sort-order": "sort-by",
         "answers.md#where-a-record-comes-from": "track-sources",
+        "guarantees.md#line-counts": "skip-bad-shards",
+    },
+    "stats": {"using-a-corpus.md#comparing-models": "common all"},
+    "questions": {
+        "answers.md#questions": "wrong-by right-by split missing",
+        "ask.md#answers-that-contain-a-phrase": "text in",
+    },
+    "items": {"benchmark.md#which-questions-are-good": "subset"},
+    "cat": {"answers.md#where-a-record-comes-from": "source"},
+    "view": {"answers.md#in-the-browser": "no-browser labels"},
+    "validate": {
+        "versions.md#telling-versions-apart": "schema",
+        "versions.md#upgrading": "upgrade-report",
     },
     "import": {
         "import.md#any-table": "columns guess id-column rows from-path scale null-verdict"
