@@ -84,7 +84,7 @@ class EvaluationItems(ScopeNames):
     models: int
     """Models with an answer."""
     total: int
-    """Questions in all."""
+    """The total."""
     too_few_models: bool
     """Fewer than 8: correlations, p-values and reliability would tell nothing."""
     flags: dict[str, int]

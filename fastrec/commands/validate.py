@@ -125,7 +125,7 @@ class Validation(Tabular):
     text_bytes: int = 0
     """Size of the decompressed text."""
     shards: int = 0
-    """Files read."""
+    """Number of shards."""
     seconds: float = 0.0
     """How long it took."""
     stopped_early: bool = False

@@ -82,7 +82,7 @@ class RejectsEntry(msgspec.Struct, kw_only=True):
     file: str
     """Name in the corpus."""
     records: int
-    """Rejected lines."""
+    """Number of records."""
     bytes: int
     """Size of the file."""
     sha256: str
@@ -133,7 +133,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     sort_fields: tuple[str, ...]
     """Fields that records are sorted by first, then by their bytes."""
     records: int
-    """Records in all parts."""
+    """Number of records."""
     text_bytes: int
     """Size of the decompressed text."""
     text_xxh3_128: str

@@ -129,14 +129,14 @@ class SameRunPair(msgspec.Struct):
     dropped: str
     """The other; the same if only the schema version differs."""
     records: _Positive
-    """Records dropped."""
+    """Number of records."""
 
 
 class SameRun(msgspec.Struct, kw_only=True):
     """Records that `--same-run ignore` drops."""
 
     records: _Count
-    """Records dropped; they count as duplicates."""
+    """Number of records: they count as duplicates."""
     runs: list[SameRunPair]
     """The first 100 pairs of runs, by evaluation, model and run."""
 
@@ -207,29 +207,29 @@ class SampleHashes(msgspec.Struct, kw_only=True):
 
 
 class Tokens(msgspec.Struct, gc=False):
-    """Sums over all records with token usage; those of over 4,200 digits are hexadecimal text."""
+    """Sums over records with token usage; those of over 4,200 digits are hexadecimal text."""
 
     records: _Count
-    """Records with them."""
+    """Number of records."""
     input: _Count | str
-    """Sum of `input_tokens`."""
+    """Input."""
     output: _Count | str
-    """Sum of `output_tokens`."""
+    """Output."""
     total: _Count | str
-    """Sum of `total_tokens`."""
+    """Total."""
 
 
 class Latency(msgspec.Struct, gc=False):
-    """Quantiles of `latency_ms` in milliseconds, with a relative error of at most 1/128."""
+    """Quantiles of `latency_ms` in ms (`p50`: the median), to a relative error of 1/128."""
 
     records: _Count
-    """Records with one."""
+    """Number of records."""
     p50: float | None
-    """The median."""
+    """The quantile."""
     p90: float | None
-    """The 90th percentile."""
+    """The quantile."""
     p99: float | None
-    """The 99th percentile."""
+    """The quantile."""
 
 
 class ErrorsAsWrong(msgspec.Struct, kw_only=True, gc=False):

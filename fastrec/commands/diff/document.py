@@ -24,7 +24,7 @@ class Side(msgspec.Struct, kw_only=True):
     corpus: str
     """Its path, as given."""
     records: int
-    """Records in all parts."""
+    """Number of records."""
     text_xxh3_128: str
     """From its manifest: identifies the content."""
 

@@ -66,7 +66,7 @@ class ImportedLog(msgspec.Struct, kw_only=True):
     log: str
     """Its path."""
     harness: str
-    """The harness that wrote it."""
+    """The harness."""
     file: str
     """Its shard in the output directory."""
     evaluation_id: str
@@ -76,7 +76,7 @@ class ImportedLog(msgspec.Struct, kw_only=True):
     harness_version: str
     """If the log says it."""
     samples: int
-    """Samples of the log."""
+    """Number of samples."""
     records: int
     """One per sample and metric."""
     errors: int
