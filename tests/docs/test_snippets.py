@@ -44,7 +44,7 @@ NOT_RUN = {
         ),
     ): "skip, it needs published files; a test runs the same where they are present",
     (
-        "docs/agreement.md",
+        "docs/import.md",
         (
             "cp alpaca_eval/src/alpaca_eval/leaderboards/data_AlpacaEval_2/"
             "weighted_alpaca_eval_gpt4_turbo_leaderboard.csv alpaca_eval/results/"
