@@ -93,7 +93,7 @@ class Change(msgspec.Struct, kw_only=True):
     after: str
     """The later corpus."""
     questions: int = 0
-    """Questions that it answered in both. The numbers below are about these."""
+    """Questions that it answered in both, which the numbers are about."""
     better: int = 0
     """Questions with a higher share of right answers, or mean score, in the later corpus."""
     worse: int = 0
@@ -170,7 +170,7 @@ class Trend(Tabular, kw_only=True):
     p: float
     """A change is significant if its adjusted p-value is below this."""
     comparisons: int
-    """Changes with a p-value, which it is adjusted for."""
+    """Changes with a p-value."""
     corpora: list[TrendCorpus]
     """The corpora, in order."""
     evaluations: list[EvaluationTrend]

@@ -86,7 +86,7 @@ class EvaluationItems(ScopeNames):
     total: int
     """The total."""
     too_few_models: bool
-    """Fewer than 8: correlations, p-values and reliability would tell nothing."""
+    """Fewer than 8."""
     flags: dict[str, int]
     """Questions by flag."""
     reliability: float | None
@@ -107,7 +107,7 @@ class EvaluationItems(ScopeNames):
     questions: list[Item]
     """By `p_wrong_key`, the lowest first, then by discrimination."""
     subset: Subset | None
-    """With `--subset`; null if there are too few models or questions."""
+    """With `--subset`."""
 
 
 def analyse_items(

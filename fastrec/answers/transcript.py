@@ -75,7 +75,7 @@ class Call(msgspec.Struct, kw_only=True):
     arguments: dict[str, str]
     """Values that are no text are JSON."""
     result: str | None = None
-    """What the tool returned, if a later turn says so."""
+    """What the tool returned."""
     result_turn: int | None = None
     """The position of that turn in `turns`."""
     failed: bool = False

@@ -39,7 +39,7 @@ class RemovedWork(msgspec.Struct):
     files: int
     """Number of files."""
     bytes: int
-    """Bytes that were freed, without files that are also part of the corpus."""
+    """Bytes that were freed; files of the corpus do not count."""
 
 
 class Cleaned(Tabular, kw_only=True):
@@ -54,7 +54,7 @@ class Cleaned(Tabular, kw_only=True):
     bytes: int
     """Bytes that were freed."""
     left: list[str]
-    """Unpublished files in a store that stay, because a run may yet publish them."""
+    """Unpublished files in a store, which a run may yet publish."""
 
 
 def clean(

@@ -65,7 +65,7 @@ class ComparedEvaluation(ScopeNames, kw_only=True):
     """Whether the mean score of a model is below 0 or above 1, so that a point is a unit of the
     score."""
     questions: int
-    """Questions that both answered; the numbers below are about these."""
+    """Questions that both answered, which the numbers are about."""
     only_a: int
     """Those that only A answered."""
     only_b: int
@@ -98,7 +98,7 @@ class ComparedEvaluation(ScopeNames, kw_only=True):
     detect_needed: int | None
     """With `--detect`: questions for a chance of 80 %."""
     examples: list[Example]
-    """The most distinguishing questions; groups have none."""
+    """The most distinguishing questions."""
     group: GroupValues | None = None
     """With --group-by: the value of each field, null for records without it; null in totals."""
     clusters: int
@@ -146,7 +146,7 @@ class Agreement(msgspec.Struct, kw_only=True):
     agreement: float | None
     """The share of answers with the same verdict."""
     kappa: float | None
-    """Cohen's kappa; null if all answers have one verdict."""
+    """Cohen's kappa."""
     kappa_low: float | None
     """Lower end of the 95 % interval."""
     kappa_high: float | None

@@ -58,7 +58,7 @@ class CorrectedModel(ScopeNames, kw_only=True):
     high: float | None
     """Upper end of the 95 % interval."""
     to_halve: int | None
-    """How many labels in all halve the interval; null if the questions are too few."""
+    """How many labels in all halve the interval."""
 
 
 class Corrections(Tabular, kw_only=True):
@@ -71,7 +71,7 @@ class Corrections(Tabular, kw_only=True):
     labels: int = 0
     """Labels in the file; several for an answer count once."""
     unused: int = 0
-    """Labels that match no chosen answer, or give no score where scores count."""
+    """Labels that match no chosen answer, or lack a score where scores count."""
     unfilled: int = 0
     """Lines of the file without a verdict."""
     proposed: int = 0

@@ -37,9 +37,9 @@ class RejectGroup(FindingGroup):
     repairable: int = 0
     """Lines that `--repair all` would keep."""
     further: list[FindingGroup] = []
-    """The other errors of these lines, the most frequent first; at most nine."""
+    """Their other errors, the most frequent first; at most nine."""
     unlisted: int = 0
-    """How many of their errors are neither first nor in `further`."""
+    """How many errors are neither first nor in `further`."""
 
 
 _MOST_FURTHER = 9  # with the first error, a line has ten

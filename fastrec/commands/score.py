@@ -72,7 +72,7 @@ class ScoredModel(msgspec.Struct):
     missing: int = 0
     """Those from which nothing could be extracted."""
     errors: int = 0
-    """Records that stay errors: without an answer, or without a reference."""
+    """Records without an answer or a reference."""
     old: float | None = None
     """The share of right answers before, among those with a verdict."""
     new: float | None = None

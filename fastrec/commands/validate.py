@@ -137,7 +137,7 @@ class Validation(Tabular):
     upgrade: UpgradeReport | None = None
     """With `--upgrade-report`: what an upgrade of all valid records would change."""
     bad_shards: list[str] = []
-    """Shards that could not be read completely, and why; none of their lines count."""
+    """Shards that could not be read completely, and why; no line of theirs counts."""
     notices: list[str] = []
     """Notices for the user."""
 

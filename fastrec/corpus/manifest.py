@@ -71,9 +71,9 @@ class PartEntry(msgspec.Struct, kw_only=True):
     last: KeyEntry
     """Key of the last record."""
     columns: SideFileEntry
-    """The values of its records that questions need (docs/files.md#part-00000columns)."""
+    """The values that questions need (docs/files.md#part-00000columns)."""
     sources: SideFileEntry | msgspec.UnsetType = msgspec.UNSET
-    """The shard and line of each record, in their order; absent without `--track-sources`."""
+    """The shard and line of each record, with `--track-sources`."""
 
 
 class RejectsEntry(msgspec.Struct, kw_only=True):
@@ -141,7 +141,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     parts: list[PartEntry]
     """In sort order."""
     rejects: RejectsEntry | None
-    """The rejects file, if a line was rejected."""
+    """The rejects file."""
     summary_file: str = "summary.json"
     """Another name in an object store if the corpus has replaced another."""
     summary_sha256: str
@@ -153,7 +153,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     skipped: list[str]
     """Unreadable shards that `--skip-bad-shards` left out of the corpus."""
     trusted: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """Corpora that `--trust` took as they are; absent if there are none."""
+    """Corpora that `--trust` took as they are."""
     refused: str | None = None
     """Why the corpus was not published, and is in `OUT.refused` instead of `OUT`; null if it was.
     """

@@ -54,9 +54,9 @@ class RejectedLine(msgspec.Struct):
     """The schema version of the errors, which the line comes closest to; absent if it has no
     value."""
     errors: list[Finding] | UnsetType = UNSET
-    """All errors, if there are several; at most 100."""
+    """If there are several: all, at most 100."""
     unlisted: dict[str, int] | UnsetType = UNSET
-    """By code, how many more there are."""
+    """By code, how many more."""
     raw: str | UnsetType = UNSET
     """The exact bytes of the line without its newline, if they are UTF-8; after pass 2, the normal
     form."""

@@ -59,7 +59,7 @@ class PlannedReuse(msgspec.Struct, kw_only=True):
     """What an incremental run would reuse."""
 
     unchanged: int
-    """Files that are as the last run read them, and are not read again."""
+    """Files as the last run read them, not read again."""
     new: list[str]
     """Files that the last run did not have; without `--incremental`, all."""
     changed: list[str]
@@ -71,7 +71,7 @@ class PlannedReuse(msgspec.Struct, kw_only=True):
     parts_written: int
     """Parts that would be made."""
     is_estimate: bool
-    """Whether the numbers of parts are estimates, without kept work to build on."""
+    """Whether these numbers are estimates, without kept work."""
 
 
 def plan(

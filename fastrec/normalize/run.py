@@ -74,11 +74,11 @@ class NormalizeResult(msgspec.Struct, kw_only=True):
     incremental: bool
     """Whether `--incremental` was given."""
     parts_written: int
-    """Parts that were made; the others are those of the last run."""
+    """Parts that were made. Others are those of the last run."""
     shards: int
     """Files in the corpus."""
     unchanged: int
-    """Files that are as the last run read them, and are not read again."""
+    """Files as the last run read them, not read again."""
     new: int
     """Files that the last run did not have; without `--incremental`, all."""
     changed: int

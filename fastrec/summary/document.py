@@ -199,7 +199,7 @@ class SampleHashes(msgspec.Struct, kw_only=True):
     replaced: _Count
     """Lines with a wrong one, which `--sample-hash fill` leaves in place."""
     by_recipe: dict[str, int]
-    """Lines by the recipe of their hash; `absent`: without a hash; `wrong`: by no recipe."""
+    """By the recipe of their hash; `absent`: without a hash; `wrong`: by no recipe."""
     by_model: list[ModelRecipes]
     """The same by evaluation and model."""
     examples: list[HashExample]
@@ -297,20 +297,20 @@ class EvaluationSummary(ScopeNames, kw_only=True, omit_defaults=True):
     questions_all_models: _Count
     """Questions that all models have records of."""
     questions_answered_by_all: _Count
-    """Questions answered by all models that have any answer; 0 if none has."""
+    """Questions answered by all models that have any answer."""
     ids_with_many_hashes: _Count
     """Values of `sample_id` with several `sample_hash` values."""
     hashes_with_many_ids: _Count
     """Values of `sample_hash` with several `sample_id` values."""
     split_hashes: _Count = 0
-    """Split hashes (docs/hashes.md); left out if there are none."""
+    """Split hashes (docs/hashes.md)."""
     kind: Kind = "judgement"
-    """The kind of metric (docs/leaderboard.md#kinds-and-directions-of-metrics); left out if it is
-    judgement."""
+    """The kind of metric (docs/leaderboard.md#kinds-and-directions-of-metrics); absent: judgement.
+    """
     lower_is_better: bool = False
-    """As metadata.lower_is_better of a record says; left out if none does."""
+    """As metadata.lower_is_better of a record says."""
     primary: bool = False
-    """As metadata.primary_metric of a record says; left out if none does."""
+    """As metadata.primary_metric of a record says."""
     by_model: list[ModelSummary]
     """By `model_id`. Means are over answers, then over questions, and rounded once."""
 
@@ -372,11 +372,11 @@ class Summary(Tabular, kw_only=True):
     """By code, valid lines with a label or turns of another version, and lines that an upgrade or
     a repair changed."""
     renamed: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
-    """Valid lines by the rule of `--map` for their names; absent without it."""
+    """Valid lines by the rule of `--map` for their names."""
     labels: LabelCounts | msgspec.UnsetType = msgspec.UNSET
-    """What became of `--labels`; absent without them."""
+    """What became of `--labels`."""
     fixes: FixCounts | msgspec.UnsetType = msgspec.UNSET
-    """What became of the corrected lines of `--fixes`; absent without them."""
+    """What became of the corrected lines of `--fixes`."""
     rejected_by_code: dict[str, int]
     """By the code of their first error."""
     repaired: Repaired

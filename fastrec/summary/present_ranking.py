@@ -51,7 +51,7 @@ class CorpusFacts(msgspec.Struct, kw_only=True):
     recipe: str
     """The recipe of the hashes in the corpus."""
     recipes: dict[str, int]
-    """Lines by the recipe of their hash; `absent`: without a hash; `wrong`: by no recipe."""
+    """By the recipe of their hash; `absent`: without a hash; `wrong`: by no recipe."""
 
 
 def rank_text(best: int | None, worst: int | None) -> str:
@@ -99,7 +99,7 @@ class ModelStats(msgspec.Struct, kw_only=True):
     """Mean over the records with a `token_usage`."""
     latency_ms: Latency
     rank_best: int | None = None
-    """The best rank that tests allow (docs/leaderboard.md#ranks); null without tests or rank."""
+    """The best rank that tests allow (docs/leaderboard.md#ranks)."""
     rank_worst: int | None = None
     """The worst such rank."""
     unranked: str = ""
@@ -140,7 +140,7 @@ class EvaluationStats(ScopeNames, kw_only=True):
     common_questions: int | None
     """Questions answered by all chosen models with answers; null without `--common`."""
     by_model: list[ModelStats]
-    """The chosen models, best first; empty with `--common` if they have no question in common."""
+    """The chosen models, best first; with `--common`, if they have a question in common."""
     clusters: int | None = None
     """With `--cluster`: the clusters of its questions."""
     group: dict[str, str | None] | None = None

@@ -101,6 +101,11 @@ def fields_list(
     """
     hints = get_type_hints(struct, include_extras=True)
     texts = _docstrings(struct)
+    config = struct.__struct_config__
+    defaults = struct.__struct_fields__[
+        len(struct.__struct_fields__) - len(struct.__struct_defaults__) :
+    ]
+    omitted = defaults if config.omit_defaults else ()
     as_options: list[str] = []
     unexplained: list[str] = []
     explained: list[str] = []
@@ -111,7 +116,7 @@ def fields_list(
     for name in struct.__struct_fields__:
         if name in of_base:
             continue
-        kind = _type_name(hints[name], anchors)
+        kind = _type_name(hints[name], anchors) + ("?" if name in omitted else "")
         linked = list(_structs_in([hints[name]]))
         nested = [held for held in linked if held not in anchors]
         meaning = texts.get(name) or _description(hints[name])

@@ -108,10 +108,8 @@ strings, `{string}` an object with strings as values; `/` separates alternatives
 may be absent; one without a type is an integer. The text of a boolean says when it is true. An \
 indented list has the fields of the object above it. Fields of a record (`evaluation_name`, `model_id`, `sample_id` …) have the type and \
 meaning that they have in [the record](records.md); a `metric` is its `evaluation_result_id`, or \
-null. What there is nothing to say or to compute of is null, or else empty. A name that ends with \
+null. What there is nothing to say or to compute of is null, empty, or absent. A name that ends with \
 `low` or `high` is an end of a 95 % interval; `new_…` in `diff` is for NEW what `old_…` is for OLD.
-
-{titles}; and [`part-*.columns`](#part-00000columns).
 
 ## Shared fields
 
@@ -158,14 +156,13 @@ DOCUMENTS: dict[str, tuple[Struct, str]] = {
 
 def files_page() -> str:
     """docs/files.md: every JSON document, field by field."""
-    titles = ", ".join(f"[`{title}`](#{_anchor(title)})" for title in DOCUMENTS)
     structs = dict.fromkeys(struct for root, _ in DOCUMENTS.values() for struct in structs_of(root))
     shared = shared_fields(structs)
     several = {struct for struct, count in holders(structs).items() if count > 1}
     listed = "\n".join(
         f"- {named(name, kind)}: {linked_text(meaning)}" for name, (kind, meaning) in shared.items()
     )
-    lines = [_FILES.replace("{titles}", titles).replace("{shared}", listed)]
+    lines = [_FILES.replace("{shared}", listed)]
     anchors: dict[Struct, str] = {root: _anchor(title) for title, (root, _) in DOCUMENTS.items()}
     for title, (root, where) in DOCUMENTS.items():
         new = [struct for struct in structs_of(root) if struct in several - anchors.keys()]

@@ -59,7 +59,7 @@ class PairCheck(Framed, kw_only=True):
     results: int = 0
     """Results of the aggregates of these pairs."""
     reproduced: int = 0
-    """Results whose score is the mean of their rows, within rounding."""
+    """Results whose score is the mean of the rows, within rounding."""
     different: int = 0
     """Other results that were compared."""
     not_compared: dict[str, int] = {}

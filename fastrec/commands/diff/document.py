@@ -191,7 +191,7 @@ class Examples(msgspec.Struct, kw_only=True):
     relabelled: list[RecordName]
     """In both, with a verdict that a label changed."""
     repeats: list[RecordName]
-    """A record of OLD for each group of repeats that are not paired."""
+    """A record of OLD for each group of repeats."""
 
 
 class Difference(Tabular, kw_only=True):

@@ -38,7 +38,7 @@ class MetricAccount(msgspec.Struct):
     records: int
     """Its records."""
     scored: int
-    """Records whose score is a number. The others have an `error`."""
+    """Those whose score is a number. Others have an `error`."""
     mean: OptionalNumber
     """The mean of these scores."""
     graded: bool
@@ -90,7 +90,7 @@ class ImportedLog(msgspec.Struct, kw_only=True):
     metadata: list[str] = []
     """Names of metadata that samples and scores have, chosen or not."""
     fields_left_out: dict[str, dict[str, int]] = {}
-    """Fields that records lack, or do not have whole: values by reason."""
+    """Fields that records lack, also in part: values by reason."""
     comparisons: list[Comparison]
     """Means and numbers of samples that the log states."""
     not_compared: Texts
@@ -115,7 +115,7 @@ class Import(Tabular, kw_only=True):
     bad_logs: list[BadLog] = []
     """Logs that could not be imported."""
     same_logs: Texts = {}
-    """Logs with the same content as another, which was imported."""
+    """Logs with the same content as another, imported one."""
     other_files: int = 0
     """Files that are not needed or belong to no harness."""
     skipped_files: dict[str, list[str]] = {}

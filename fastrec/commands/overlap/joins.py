@@ -71,12 +71,12 @@ class PairJoins(msgspec.Struct, kw_only=True):
     ids: int
     """Values of `sample_id` that both have."""
     apart: int = 0
-    """Those whose hashes differ: no hash of one model is that of the other."""
+    """Those whose hashes differ."""
     reasons: dict[str, int] = {}
     """What keeps these apart, in ids: hash, white_space, reference, prompt, prompt_and_reference;
     of an id with several questions, for the two that are closest."""
     examples: dict[str, list[int | str]] = {}
-    """The first ids of each reason; only of the pairs with the fewest common questions."""
+    """The first ids of each reason, of the pairs with the fewest common questions."""
 
 
 class EvaluationJoins(msgspec.Struct, kw_only=True):
@@ -84,7 +84,7 @@ class EvaluationJoins(msgspec.Struct, kw_only=True):
 
     evaluation_name: str
     metrics: list[str | None]
-    """The chosen metrics, sorted; null, which comes first, stands for records without one."""
+    """The chosen metrics, sorted; null, for records without one, is first."""
     models: int
     """Chosen models with records."""
     questions: int

@@ -60,11 +60,11 @@ class Problem(msgspec.Struct, frozen=True):
     file: str
     """Name in the corpus."""
     line: int | None
-    """Number of the line, from 1; null if the problem concerns the whole file."""
+    """Its number, from 1; null if the problem concerns the whole file."""
     kind: str
     """See docs/codes.md#problems-of-a-corpus."""
     message: str
-    """Which file says what, and what was found instead."""
+    """Which file says what, and what is true."""
 
 
 def _spelled(value: Any) -> str:
