@@ -42,9 +42,13 @@ _PAGES = {
     "corrected": "repairs.md#corrected-scores",
     "view": "answers.md#in-the-browser",
     "export": "using-a-corpus.md#exporting-tables",
+    "normalize": "../README.md#a-first-result",
+    "rejects": "repairs.md#fixes",
+    "cat": "using-a-corpus.md#finding-records",
+    "clean": "incremental.md#what-is-kept-and-where",
 }
 # How many examples of a command are shown. Its help has all; the page that says more has its own.
-_EXAMPLES = {"completion": 4} | dict.fromkeys(_PAGES, 0)
+_EXAMPLES = dict.fromkeys(_PAGES, 0) | {"completion": 4, "normalize": 3}
 # Options that a page explains in full, by command and page; the default is on that page, too.
 _EXPLAINED = {
     "normalize": {
