@@ -106,7 +106,9 @@ fastrec stats corpus --format json
 A section named after a command is what it prints with `--format json`. `string[]` is an array of \
 strings, `{string}` an object with strings as values; `/` separates alternatives; a field with `?` \
 may be absent; one without a type is an integer. The text of a boolean says when it is true. An \
-indented list has the fields of the object above it. Fields of a record (`evaluation_name`, `model_id`, `sample_id` …) have the type and \
+indented list has the fields of the object above it.
+
+Fields of a record (`evaluation_name`, `model_id`, `sample_id` …) have the type and \
 meaning that they have in [the record](records.md); a `metric` is its `evaluation_result_id`, or \
 null. What there is nothing to say or to compute of is null, empty, or absent. A name that ends with \
 `low` or `high` is an end of a 95 % interval; `new_…` in `diff` is for NEW what `old_…` is for OLD.
@@ -116,7 +118,6 @@ null. What there is nothing to say or to compute of is null, empty, or absent. A
 A field of this name without a text below has this type and meaning:
 
 {shared}
-
 """
 
 # The class of each document by title, and where the document is.
