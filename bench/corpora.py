@@ -79,7 +79,7 @@ def key_of(name: str) -> str:
     elif plan["type"] in _OF_REAL:
         content = msgspec.json.encode([(path.name, path.stat().st_size) for path in real_files()])
     elif plan["type"] in _SOURCES:
-        content += _source(_SOURCES[plan["type"]])
+        content += _sources("documents", _SOURCES[plan["type"]])
     return sha256(msgspec.json.encode((_VERSION, plan)) + content).hexdigest()[:8]
 
 
@@ -90,10 +90,11 @@ def generator_version() -> str:
     return sha256(b"\n".join(lines(recipe))).hexdigest()[:8]
 
 
-def _source(module: Any) -> bytes:
-    """The source of a module and the table beside it."""
-    path = Path(module.__file__)
-    return b"".join(file.read_bytes() for file in sorted(path.parent.glob(f"{path.stem}.*")))
+def _sources(*modules: str) -> bytes:
+    """The sources of modules and the tables beside them."""
+    folder = Path(__file__).parent
+    paths = (path for name in modules for path in sorted(folder.glob(f"{name}.*")))
+    return b"".join(path.read_bytes() for path in paths)
 
 
 def _directory(name: str) -> Path:
@@ -259,4 +260,4 @@ _WRITERS: dict[str, Callable[..., Written]] = {
     "Logged": _logged,
 }
 _OF_REAL = {"Real", "Shuffled"}
-_SOURCES = {"Shaped": shapes, "Logged": logs}
+_SOURCES = {"Shaped": "shapes", "Logged": "logs"}

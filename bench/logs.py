@@ -26,61 +26,17 @@ from zipfile import ZipFile, ZipInfo
 import msgspec
 import zstandard
 
-from fastrec.commands.generate.text import Rng, phrase_tables
+from bench.documents import Document, Documents, templates_of
 
-Document = dict[str, Any]
 ANSWERS = "answers.csv"
 _DATE = "2026-03-01T12-00-00.000000"
 _ZSTD = 93  # the method of a member of a zip archive
-_TEMPLATES = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+_TEMPLATES = templates_of(__file__)
 _encode = msgspec.json.Encoder().encode
 
 
-class _Harness:
-    """Makes documents of a harness; what it draws depends on the two numbers alone."""
-
-    def __init__(self, name: str, seed: int, number: int = -1) -> None:
-        self._templates = _TEMPLATES[name]
-        self._tables = phrase_tables(seed)
-        self._rng = Rng((seed << 32) + number)
-
-    def make(self, template: str, **facts: Any) -> Any:
-        """Fill a template with facts and with what it draws."""
-        return self._filled(self._templates[template], facts)
-
-    def _filled(self, template: Any, facts: Document) -> Any:
-        if isinstance(template, list):
-            return [self._filled(value, facts) for value in template]
-        if isinstance(template, dict):
-            facts = {**facts}
-            for name, draw in template.get("$draw", {}).items():
-                facts[name] = self._drawn(*draw, facts=facts)
-            pairs = ((key, self._filled(value, facts)) for key, value in template.items())
-            return {key: value for key, value in pairs if key != "$draw"}
-        if not isinstance(template, str) or "{" not in template:
-            return template
-        name = template[1:-1]
-        return facts[name] if name in facts else template.format_map(facts)
-
-    def _drawn(self, kind: str, *given: Any, facts: Document) -> Any:
-        rng = self._rng
-        match kind:
-            case "words":
-                return self._tables.latin[0].write(rng, rng.between(*given))
-            case "log":
-                return self._tables.log.write(rng, rng.long_tail(*given))
-            case "list":
-                *count, template = given
-                return [self._filled(template, facts) for _ in range(rng.between(*count))]
-            case "choice":
-                return self._filled(rng.choice(*given), facts)
-            case "real":
-                return round(rng.random() * given[0], 4)
-        return getattr(rng, kind)(*given)
-
-
 def _write_lm_eval(seed: int, directory: Path, questions: int, shots: int = 0) -> tuple[int, int]:
-    run = _Harness("lm-eval", seed)
+    run = Documents(_TEMPLATES["lm-eval"], seed)
     examples = "".join(run.make("example")["text"] for _ in range(shots))
     facts = {"questions": questions, "examples": examples}
     results = {}
@@ -90,7 +46,7 @@ def _write_lm_eval(seed: int, directory: Path, questions: int, shots: int = 0) -
         with (directory / f"samples_{task}_{_DATE}.jsonl").open("wb") as file:
             for filter_ in filters:
                 for number in range(questions):
-                    harness = _Harness("lm-eval", seed, number)
+                    harness = Documents(_TEMPLATES["lm-eval"], seed, number)
                     line = harness.make(task, number=number, filter=filter_, **facts)
                     for metric in line["metrics"]:
                         totals[f"{metric},{filter_}"] += line[metric]
@@ -105,7 +61,7 @@ def _write_lm_eval(seed: int, directory: Path, questions: int, shots: int = 0) -
 
 def _write_inspect(seed: int, directory: Path, samples: int) -> tuple[int, int]:
     compress = zstandard.ZstdCompressor(level=3).compress
-    run = _Harness("inspect", seed)
+    run = Documents(_TEMPLATES["inspect"], seed)
     facts = {"samples": samples, "plan": run.make("plan"), "tools": run.make("tools")}
     facts["spec"] = run.make("spec", **facts)
     solved = size = 0
@@ -123,7 +79,7 @@ def _write_inspect(seed: int, directory: Path, samples: int) -> tuple[int, int]:
 
         size += add("_journal/start.json", run.make("start", **facts))
         for number in range(samples):
-            harness = _Harness("inspect", seed, number)
+            harness = Documents(_TEMPLATES["inspect"], seed, number)
             sample = _transcript(harness, {"number": number, **facts})
             solved += sample["scores"]["checker"]["value"] == "C"
             size += add(f"samples/task-{number}_epoch_1.json", sample)
@@ -131,7 +87,7 @@ def _write_inspect(seed: int, directory: Path, samples: int) -> tuple[int, int]:
     return samples, size
 
 
-def _transcript(harness: _Harness, facts: Document) -> Any:
+def _transcript(harness: Documents, facts: Document) -> Any:
     """A sample: its turns are in its messages and again in its events, with attachments."""
     facts |= harness.make("facts")
     pieces = harness.make("turns", **facts)
@@ -143,13 +99,13 @@ def _transcript(harness: _Harness, facts: Document) -> Any:
 
 
 def _write_helm(seed: int, directory: Path, instances: int) -> tuple[int, int]:
-    run = _Harness("helm", seed)
+    run = Documents(_TEMPLATES["helm"], seed)
     facts = run.make("facts")
     totals: Counter[str] = Counter()
     states = []
     stats = []
     for number in range(instances):
-        harness = _Harness("helm", seed, number)
+        harness = Documents(_TEMPLATES["helm"], seed, number)
         states.append(msgspec.Raw(_encode(harness.make("state", number=number, **facts))))
         values = harness.make("values")
         totals.update(values)
@@ -166,12 +122,12 @@ def _write_helm(seed: int, directory: Path, instances: int) -> tuple[int, int]:
     return instances, size
 
 
-def _stat(harness: _Harness, name: str, value: float) -> Any:
+def _stat(harness: Documents, name: str, value: float) -> Any:
     return harness.make("stat", name=name, value=value, square=value * value)
 
 
 def _write_table(seed: int, directory: Path, rows: int) -> tuple[int, int]:
-    harness = _Harness("table", seed)
+    harness = Documents(_TEMPLATES["table"], seed)
     path = directory / ANSWERS
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, _TEMPLATES["table"]["names"])

@@ -1,0 +1,77 @@
+"""Documents from templates: `logs.json` and `shapes.json` say what is in them and what is drawn.
+
+"{name}"      a fact, of any type; within a longer text, formatted as Python does
+"$draw"       facts that are drawn for the object that it is in, one after the other
+words     a text of as many phrases; `prose`, `log`, like output of tools, and `world`, in
+another script, have a typical and a greatest number of phrases
+list      as many times a template; `lines`: the `text` of each, one per line
+choice    one of these values
+sum       of other facts
+real      a number up to this one; `bits`, `between`: integers
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fastrec.commands.generate.text import Rng, phrase_tables
+
+Document = dict[str, Any]
+
+
+def templates_of(module: str) -> Document:
+    """The templates beside a module."""
+    templates: Document = json.loads(Path(module).with_suffix(".json").read_text(encoding="utf-8"))
+    return templates
+
+
+class Documents:
+    """Makes documents from templates; what it draws depends on the two numbers alone."""
+
+    def __init__(self, templates: Document, seed: int, number: int = -1) -> None:
+        self._templates = templates
+        self._rng = Rng((seed << 32) + number)
+        tables = phrase_tables(seed)
+        self._tables = {
+            "words": tables.latin[0],
+            "prose": tables.latin[1],
+            "log": tables.log,
+            "world": self._rng.choice(tables.world),
+        }
+
+    def make(self, template: str, **facts: Any) -> Any:
+        """Fill a template with facts and with what it draws."""
+        return self._filled(self._templates[template], facts)
+
+    def _filled(self, template: Any, facts: Document) -> Any:
+        if isinstance(template, list):
+            return [self._filled(value, facts) for value in template]
+        if isinstance(template, dict):
+            facts = {**facts}
+            for name, (kind, *given) in template.get("$draw", {}).items():
+                facts[name] = self._drawn(kind, given, facts)
+            pairs = ((key, self._filled(value, facts)) for key, value in template.items())
+            return {key: value for key, value in pairs if key != "$draw"}
+        if not isinstance(template, str) or "{" not in template:
+            return template
+        name = template[1:-1]
+        return facts[name] if name in facts else template.format_map(facts)
+
+    def _drawn(self, kind: str, given: list[Any], facts: Document) -> Any:
+        rng = self._rng
+        if kind in self._tables:
+            count = rng.between if kind == "words" else rng.long_tail
+            return self._tables[kind].write(rng, count(*given))
+        match kind:
+            case "list":
+                *counts, template = given
+                return [self._filled(template, facts) for _ in range(rng.between(*counts))]
+            case "lines":
+                return "\n".join(line["text"] for line in self._drawn("list", given, facts))
+            case "choice":
+                return rng.choice(self._filled(given[0], facts))
+            case "sum":
+                return sum(facts[name] for name in given)
+            case "real":
+                return round(rng.random() * given[0], 4)
+        return getattr(rng, kind)(*given)
