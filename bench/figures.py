@@ -1,6 +1,6 @@
 """Figures, and how their values are computed from trials or stages.
 
-`figures.toml` has the figures of all sets but `nights`. `better` is the good direction. `unit` is
+`figures.toml` has the figures of all sets. `better` is the good direction. `unit` is
 `×` for a ratio, `s`, `MB`, or `MB/s` of text. Ratios and memory are compared with earlier runs as
 they are. Seconds and throughputs are compared relative to the calibration of their run.
 """
@@ -37,13 +37,19 @@ def _speed_of_third(runs: Runs, trials: Trials) -> float:
     return _text(trials[2]) / runs[2].seconds / (_text(trials[0]) / others)
 
 
+def _time_ratio(runs: Runs, _: Trials) -> float:
+    """The time of the first half of the runs ÷ that of the second half."""
+    half = len(runs) // 2
+    return sum(run.seconds for run in runs[:half]) / sum(run.seconds for run in runs[half:])
+
+
 # The unit, the good direction, and the value from the results of the trials.
 VALUES: dict[str, tuple[str, Better, Callable[[Runs, Trials], float]]] = {
     "seconds": ("s", "lower", lambda runs, _: runs[0].seconds),
     "seconds of 20 pages": ("s", "lower", lambda runs, _: (runs[0].seconds - runs[1].seconds) / 20),
     "peak memory": ("MB", "lower", lambda runs, _: runs[0].peak_bytes / 1e6),
     "speed": ("MB/s", "higher", lambda runs, trials: _text(trials[0]) / runs[0].seconds / 1e6),
-    "time ratio": ("×", "lower", lambda runs, _: runs[0].seconds / runs[1].seconds),
+    "time ratio": ("×", "lower", _time_ratio),
     "speedup": ("×", "higher", lambda runs, _: runs[1].seconds / runs[0].seconds),
     "memory ratio": ("×", "lower", lambda runs, _: runs[0].peak_bytes / runs[1].peak_bytes),
     "size ratio": ("×", "lower", lambda runs, _: runs[0].output_bytes / runs[1].output_bytes),
@@ -55,6 +61,7 @@ VALUES: dict[str, tuple[str, Better, Callable[[Runs, Trials], float]]] = {
     "waiting": ("×", "lower", lambda runs, _: 1 - runs[0].cpu_seconds / (JOBS * runs[0].seconds)),
     "read / text": ("×", "lower", lambda runs, trials: runs[0].read_bytes / _text(trials[0])),
     "written / text": ("×", "lower", lambda runs, trials: runs[0].written_bytes / _text(trials[0])),
+    "output / text": ("×", "lower", lambda runs, trials: runs[0].output_bytes / _text(trials[0])),
     "speed ratio of the third": ("×", "higher", _speed_of_third),
 }
 
@@ -69,6 +76,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     target: float | None = None
     set: str = "track"
     tolerance: float = 0.15
+    version: str = ""
 
     @property
     def available(self) -> bool:
@@ -100,7 +108,7 @@ def _trial(given: Any, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 FIGURES = tuple(_figures())
-SETS = (*dict.fromkeys(figure.set for figure in FIGURES), "nights")
+SETS = tuple(dict.fromkeys(figure.set for figure in FIGURES))
 
 
 def figures_of(sets: Iterable[str], without: Sequence[str] = ()) -> list[Figure]:
@@ -144,11 +152,6 @@ class Value(Outcome, frozen=True, kw_only=True):
     error: str | None = None
 
 
-def measured_on(corpora: Iterable[str]) -> str:
-    """The corpora of a figure with their keys, and how trials run."""
-    return " ".join([_METHOD, *(f"{name}-{key_of(name)}" for name in dict.fromkeys(corpora))])
-
-
 def trial_values(figures: Iterable[Figure], results: Results, calibration: float) -> list[Value]:
     """Compute figures."""
     return [_value(figure, results, calibration) for figure in figures]
@@ -160,13 +163,15 @@ def _value(figure: Figure, results: Results, calibration: float) -> Value:
     pairs = zip(figure.trials, runs, strict=True)
     failed = [f"{trial.contender}: {run.error}" for trial, run in pairs if run.error]
     value = None if failed else compute(runs, figure.trials)
+    corpora = dict.fromkeys(trial.corpus for trial in figure.trials)
+    of = [_METHOD, *(f"{name}-{key_of(name)}" for name in corpora), figure.version]
     return Value(
         name=figure.name,
         value=value,
         unit=unit,
         better=better,
         relative=_relative(value, unit, calibration),
-        of=measured_on(trial.corpus for trial in figure.trials),
+        of=" ".join(of).rstrip(),
         target=figure.target,
         tolerance=figure.tolerance,
         error="; ".join(failed) or None,
