@@ -19,8 +19,8 @@ from bench.contenders import NORMALIZE, command_of
 from bench.corpora import OUT, corpus
 from bench.logs import files_in
 from bench.measure import Job, Measured, measure
-from bench.piles import Change, Pile, Snapshot, Stock, described, lay_out
-from bench.plots import Group, bar_plot
+from bench.piles import Change, Pile, Snapshot, Stock, lay_out
+from bench.templates import template
 from bench.trials import JOBS, Results, Trial, better
 
 Execute = Callable[[Job], Measured]
@@ -35,10 +35,6 @@ TEN_TIMES = "nothing changed, a tenth of the shards"
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 NIGHTS: Mapping[str, Change] = _TABLE["nights"]
 WEEK: Mapping[str, Change] = _TABLE["week"]
-_FOOTER = (
-    "Large models are new models on the evaluation that has most of the text, where the removed "
-    "shard is too; small models are on another one."
-)
 
 
 def execute_normalize(job: Job) -> Measured:
@@ -184,10 +180,8 @@ def week_plot(results: Results) -> str:
     week = {trial.contender: run for trial, run in results.items() if not run.error}
     if not all(day in week and in_full(day) in week for day in WEEK):
         return ""
-    groups = [
-        Group(day, described(change) or [FIRST], [week[in_full(day)].seconds, week[day].seconds])
+    days = [
+        (day, change, [week[in_full(day)].seconds, week[day].seconds])
         for day, change in WEEK.items()
     ]
-    text = f"{corpus(CORPUS).text_bytes / 1e6:,.0f} MB of text on Monday"
-    size = f"{text}, about 1 % more shards every night, {JOBS} jobs"
-    return bar_plot("A week of nights", size, ("full run", "--incremental"), groups, _FOOTER)
+    return str(template("report.html").week(corpus(CORPUS).text_bytes, JOBS, days))

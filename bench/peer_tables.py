@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from jinja2 import Environment, FileSystemLoader
 
 from bench.corpora import OUT, Corpus, available, corpus
 from bench.figures import FIGURES, trial_values, trials_of
 from bench.history import commit, machine
 from bench.measure import Measured
 from bench.tables import aligned, shown, target_of
+from bench.templates import template
 from bench.trials import JOBS, Trial, run_trials
 
 _ROOT = Path(__file__).parents[1]
@@ -105,12 +105,10 @@ def blocks_of(sheet: Sheet) -> dict[str, str]:
             table["leaves_out"] = leaves_out
             table["explain"] = all(other["title"] != title for other in tables)
             tables.append(table)
-    folder = FileSystemLoader(Path(__file__).parent)
-    environment = Environment(loader=folder, trim_blocks=True, lstrip_blocks=True)
-    template: Any = environment.get_template("peers.md").module
+    pages = template("peers.md")
     return {
-        "README.md": template.short(sheet, tables, JOBS),
-        "docs/benchmarks.md": template.full(sheet, tables, JOBS).rstrip(),
+        "README.md": pages.short(sheet, tables, JOBS),
+        "docs/benchmarks.md": pages.full(sheet, tables, JOBS).rstrip(),
     }
 
 

@@ -31,11 +31,6 @@ _CHANGED = 10  # every tenth record of a changed shard is another one
 Change = Mapping[str, int]
 
 
-def described(change: Change) -> list[str]:
-    """One short phrase per kind of change."""
-    return [f"{number} {kind}{'s' if number > 1 else ''}" for kind, number in change.items()]
-
-
 class Stock:
     """The shards of a corpus, and the shards that changes of its pile need."""
 

@@ -33,10 +33,10 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
-from jinja2 import Environment, FileSystemLoader
 
 from bench.scale_corpus import RECORD, SimulatedCorpus, shares
 from bench.scale_workers import Simulated, SimulatedWorkers
+from bench.templates import template
 from fastrec.corpus.output import CORPUS
 from fastrec.corpus.publish import LocalOutput
 from fastrec.normalize.driver import Corpus, make_corpus
@@ -267,16 +267,13 @@ def main() -> None:
         "--measured", type=Path, help="with --cores: output of `fastrec normalize --format json`"
     )
     given = parser.parse_args()
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), trim_blocks=True, lstrip_blocks=True
-    )
-    template: Any = environment.get_template("scale.txt").module
+    page = template("scale.txt")
     if given.cores:
         measured = json.loads(given.measured.read_text())
-        print(template.cores_header())
+        print(page.cores_header())
         for size in given.sizes:
             for row in simulate_cores(size, given.cores, measured):
-                print(template.cores_row(size, *row), flush=True)
+                print(page.cores_row(size, *row), flush=True)
         return
     options = Options(schema="0.2.0", jobs=64, part_size=given.part_size)
     for records in map(int, given.records):
@@ -288,7 +285,7 @@ def main() -> None:
             ]
         )
         for result in results:
-            print(template.simulated(result, result.records * RECORD), flush=True)
+            print(page.simulated(result, result.records * RECORD), flush=True)
 
 
 if __name__ == "__main__":

@@ -19,11 +19,11 @@ from bench.figures import FIGURES, Stage, Value, better_stage, stage_values, tri
 from bench.history import HistoryLine, Machine, append, compare, line_of, machine, read, worse
 from bench.measure import Job, Measured, measure
 from bench.peer_tables import Row, Sheet, blocks_of, put_block
-from bench.plots import render
 from bench.real import shard_lines
 from bench.report import page
 from bench.shapes import SHAPES, shards_of
 from bench.tables import comparison_table, number
+from bench.templates import template
 from bench.trials import Trial, better, run_trials
 from fastrec.judge.judge import Judge
 from tests.docs.reference import ROOT
@@ -219,7 +219,7 @@ def test_the_report_is_self_contained() -> None:
 
 @pytest.mark.parametrize("values", [[0.0], [1.0], [-0.1, 0.2], [3.0, 2.0, 1.0]])
 def test_all_values_can_be_plotted(values: list[float]) -> None:
-    drawn = render("plot", [(each, "run") for each in values], None)
+    drawn = template("report.html").plot([(each, "run") for each in values], None)
     heights = re.findall(r'cy="([^"]*)"', drawn)
     assert len(heights) == len(values)
     assert all(0 <= float(height) <= 120 for height in heights)

@@ -33,7 +33,6 @@ from bench.nights import (
     week_plot,
 )
 from bench.piles import Change, Snapshot, Stock, lay_out
-from bench.plots import Group, bar_plot
 from bench.real import shard_lines
 from bench.trials import Trial
 from tests.samples import sample
@@ -204,18 +203,13 @@ def test_a_week_has_seven_nights_and_a_picture(stock: Stock, tmp_path: Path) -> 
     run_week(week, stock, tmp_path / "right", rounds=1, execute=sorting())
     assert list(week) == DAYS
     assert values_of(week)["night: a week"].value == 1.0
-    assert "1 removed shard" in week_plot(results_of(week))
+    drawn = week_plot(results_of(week))
+    assert drawn.count("<rect") == 1 + 2 + 2 * len(WEEK)
+    assert "1 removed shard" in drawn
+    assert "href" not in drawn
     failed = {**week, in_full("Thu"): msgspec.structs.replace(week["Thu"], error="killed")}
     assert week_plot(results_of(failed)) == ""
     assert values_of(failed)["night: a week"].error == "Thu, full run: killed"
-
-
-def test_the_bars_are_self_contained() -> None:
-    drawn = bar_plot("a <title>", "", ("one", "two"), [Group("Mon", ["note"], [0.0, 2.0])])
-    assert drawn.count("<rect") == 1 + 2 + 2
-    assert "a &lt;title&gt;" in drawn
-    assert "2.0 s" in drawn
-    assert "href" not in drawn
 
 
 def test_nights_of_fastrec_itself(stock: Stock, tmp_path: Path) -> None:
