@@ -49,6 +49,7 @@ from fastrec.sources.shard import Shard
 
 _SHARD_TEXT = 64_000_000  # text of a shard, which is compressed to a quarter
 _PER_QUESTION = 200  # records of a question
+_SIZES = (0.8, 20, 500)  # gigabytes of text, for numbers of cores
 _NARROW = 2_000  # records of the narrow shard before it changes
 
 
@@ -134,7 +135,6 @@ class _Simulation:
             if stop_after:
                 with contextlib.suppress(KeyboardInterrupt):
                     self._drive(_Stop(stop_after))
-                result.stopped_bytes = _peak()
             corpus = self._drive(Progress())
         result.seconds = time.perf_counter() - started
         result.peak_bytes = _peak()
@@ -168,7 +168,9 @@ def _shard(name: str, number: int, lines: int) -> Shard:
     return Shard(path, lines * RECORD // 4, Format.ZSTD, version=1, file_id=number)
 
 
-def simulate(records: int, options: Options, *, stop_after: int = 0, **sizes: Any) -> Simulated:
+def simulate(
+    records: int, options: Options, *, stop_after: int = 0, **sizes: Any
+) -> list[Simulated]:
     """Let the driver make a corpus of simulated records.
 
     Args:
@@ -179,7 +181,7 @@ def simulate(records: int, options: Options, *, stop_after: int = 0, **sizes: An
             (`per_question`).
     """
     with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
-        return _Simulation(records, options, folder, **sizes).run(stop_after=stop_after)
+        return [_Simulation(records, options, folder, **sizes).run(stop_after=stop_after)]
 
 
 def simulate_nights(records: int, options: Options, **sizes: Any) -> list[Simulated]:
@@ -239,52 +241,26 @@ def _peak() -> int:
 def main() -> None:
     """Simulate, and print the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "records", nargs="*", type=float, default=[1e9], help="number of records, such as 1e9"
-    )
-    parser.add_argument("--part-size", type=int, default=64 << 20, help="bytes of text in a part")
-    parser.add_argument(
-        "--shard-text", type=int, default=_SHARD_TEXT, help="bytes of text in a shard"
-    )
-    parser.add_argument("--nights", action="store_true", help="simulate incremental nights")
-    parser.add_argument(
-        "--stop-after",
-        type=int,
-        default=0,
-        help="parts after which the run is interrupted and resumed",
-    )
-    parser.add_argument(
-        "--cores", nargs="+", type=int, default=[], help="how long runs would take on so many cores"
-    )
-    parser.add_argument(
-        "--sizes",
-        nargs="+",
-        type=float,
-        default=[0.8, 20, 500],
-        help="with --cores: gigabytes of text",
-    )
-    parser.add_argument(
-        "--measured", type=Path, help="with --cores: output of `fastrec normalize --format json`"
-    )
+    add = parser.add_argument
+    add("records", nargs="*", type=float, default=[1e9], help="number of records, such as 1e9")
+    add("--shard-text", type=int, default=_SHARD_TEXT, help="bytes of text in a shard")
+    add("--nights", action="store_true", help="simulate incremental nights")
+    add("--cores", nargs="+", type=int, help="how long runs would take on so many cores")
+    measured = "with --cores: output of `fastrec normalize --format json`"
+    add("--measured", type=Path, help=measured)
     given = parser.parse_args()
     page = template("scale.txt")
     if given.cores:
         measured = json.loads(given.measured.read_text())
         print(page.cores_header())
-        for size in given.sizes:
+        for size in _SIZES:
             for row in simulate_cores(size, given.cores, measured):
                 print(page.cores_row(size, *row), flush=True)
         return
-    options = Options(schema="0.2.0", jobs=64, part_size=given.part_size)
+    options = Options(schema="0.2.0", jobs=64, part_size=64 << 20)
     for records in map(int, given.records):
-        results = (
-            simulate_nights(records, options, shard_text=given.shard_text)
-            if given.nights
-            else [
-                simulate(records, options, shard_text=given.shard_text, stop_after=given.stop_after)
-            ]
-        )
-        for result in results:
+        simulated = simulate_nights if given.nights else simulate
+        for result in simulated(records, options, shard_text=given.shard_text):
             print(page.simulated(result, result.records * RECORD), flush=True)
 
 

@@ -68,7 +68,6 @@ class Simulated(msgspec.Struct, kw_only=True):
     kept_bytes: int = 0  # Size of the list of kept work.
     seconds: float = 0.0
     base_bytes: int = 0  # Peak memory before the simulation.
-    stopped_bytes: int = 0  # Peak memory until the run was interrupted, if it was.
     peak_bytes: int = 0
 
 

@@ -38,7 +38,8 @@ SIZES = {"shard_text": 4 * MIB, "per_question": 8}
 
 def simulated(records: int, limits: Limits = SMALL_LIMITS, **more: int) -> Simulated:
     """Simulate a corpus of small runs and parts."""
-    return use_limits(limits)(simulate)(records, OPTIONS, **SIZES, **more)
+    (result,) = use_limits(limits)(simulate)(records, OPTIONS, **SIZES, **more)
+    return result
 
 
 @cache
