@@ -128,7 +128,6 @@ class _Simulation:
         started = time.perf_counter()
         with (
             patch("fastrec.summary.part_statistics.read_blocks", engine.blocks_of),
-            patch("fastrec.summary.census.read_blocks", engine.blocks_of),
             patch("fastrec.storage.local.LocalStorage.remove", engine.remove),
             patch("fastrec.storage.local.LocalStorage.signature", engine.signature),
         ):
