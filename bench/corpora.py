@@ -26,7 +26,6 @@ from fastrec.commands.generate import Recipe, lines
 from fastrec.corpus.manifest import read_manifest
 from fastrec.engine import make_engine
 from fastrec.normalize.run import normalize
-from fastrec.schemas.hashes import sample_hash
 
 Plan = Mapping[str, Any]  # A row of `corpora.toml`.
 Shards = Iterator[tuple[str, Iterable[bytes]]]  # Names of shards and their lines.
@@ -35,7 +34,6 @@ Written = list[tuple[str, int, int]]
 
 OUT = Path(__file__).parents[1] / "out" / "bench"
 _VERSION = 2  # increase it to make all corpora again
-_SMALL_TEXT = 80  # characters to keep of each text in a small record
 _MODEL = re.compile(rb'("model_id"\s*:\s*")')  # inside a string the quotes are escaped
 _ZST = ".jsonl.zst"
 _TABLE = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
@@ -145,26 +143,10 @@ def _even(stream: Iterator[bytes], count: int, shards: int) -> Shards:
         yield f"shard-{number:05d}", islice(stream, share)
 
 
-def _generated(shards: int, *, small: bool = False, **recipe: Any) -> Shards:
-    """The lines of a recipe in shards of equal size; `small` truncates long texts."""
-    stream = lines(Recipe(text="words", **recipe))
-    return _even(map(_shrunk, stream) if small else stream, recipe["records"], shards)
-
-
-def _shrunk(line: bytes) -> bytes:
-    """Truncate the texts of a record, and correct its `sample_hash` if it has one."""
-    record = _cut(msgspec.json.decode(line))
-    if "sample_hash" in record:
-        record["sample_hash"] = sample_hash(record["input"]["raw"], record["input"]["reference"])
-    return msgspec.json.encode(record)
-
-
-def _cut(value: Any) -> Any:
-    if isinstance(value, list):
-        return list(map(_cut, value))
-    if isinstance(value, dict):
-        return {key: _cut(item) for key, item in value.items()}
-    return value[:_SMALL_TEXT] if isinstance(value, str) else value
+def _generated(shards: int, **recipe: Any) -> Shards:
+    """The lines of a recipe in shards of equal size."""
+    stream = lines(Recipe(**{"text": "words", **recipe}))
+    return _even(stream, recipe["records"], shards)
 
 
 def _resharded(of: str, shards: int) -> Shards:

@@ -20,6 +20,7 @@ from bench.trials import JOBS, Results, Trial
 Better = Literal["lower", "higher"]
 Runs = Sequence[Measured]
 Trials = Sequence[Trial]
+Compute = Callable[[Runs, Trials], float]
 
 # How trials run. Change it when ratios become incomparable with earlier ones.
 _METHOD = "forked-pool"
@@ -31,37 +32,42 @@ def _text(trial: Trial) -> int:
     return corpus(trial.corpus).text_bytes
 
 
+def _ratio(field: str) -> Compute:
+    """The sum over the first half of the runs ÷ that over the second half."""
+
+    def compute(runs: Runs, _: Trials) -> float:
+        values = [getattr(run, field) for run in runs]
+        half = len(values) // 2
+        return float(sum(values[:half]) / sum(values[half:]))
+
+    return compute
+
+
+def _of_text(field: str) -> Compute:
+    return lambda runs, trials: float(getattr(runs[0], field) / _text(trials[0]))
+
+
 def _speed_of_third(runs: Runs, trials: Trials) -> float:
     """The speed of the third trial, relative to the mean of the others on a smaller corpus."""
     others = mean(run.seconds for run in (*runs[:2], *runs[3:]))
     return _text(trials[2]) / runs[2].seconds / (_text(trials[0]) / others)
 
 
-def _time_ratio(runs: Runs, _: Trials) -> float:
-    """The time of the first half of the runs ÷ that of the second half."""
-    half = len(runs) // 2
-    return sum(run.seconds for run in runs[:half]) / sum(run.seconds for run in runs[half:])
-
-
 # The unit, the good direction, and the value from the results of the trials.
-VALUES: dict[str, tuple[str, Better, Callable[[Runs, Trials], float]]] = {
+VALUES: dict[str, tuple[str, Better, Compute]] = {
     "seconds": ("s", "lower", lambda runs, _: runs[0].seconds),
     "seconds of 20 pages": ("s", "lower", lambda runs, _: (runs[0].seconds - runs[1].seconds) / 20),
     "peak memory": ("MB", "lower", lambda runs, _: runs[0].peak_bytes / 1e6),
     "speed": ("MB/s", "higher", lambda runs, trials: _text(trials[0]) / runs[0].seconds / 1e6),
-    "time ratio": ("×", "lower", _time_ratio),
     "speedup": ("×", "higher", lambda runs, _: runs[1].seconds / runs[0].seconds),
-    "memory ratio": ("×", "lower", lambda runs, _: runs[0].peak_bytes / runs[1].peak_bytes),
-    "size ratio": ("×", "lower", lambda runs, _: runs[0].output_bytes / runs[1].output_bytes),
-    "processor time ratio": (
-        "×",
-        "lower",
-        lambda runs, _: runs[0].cpu_seconds / runs[1].cpu_seconds,
-    ),
     "waiting": ("×", "lower", lambda runs, _: 1 - runs[0].cpu_seconds / (JOBS * runs[0].seconds)),
-    "read / text": ("×", "lower", lambda runs, trials: runs[0].read_bytes / _text(trials[0])),
-    "written / text": ("×", "lower", lambda runs, trials: runs[0].written_bytes / _text(trials[0])),
-    "output / text": ("×", "lower", lambda runs, trials: runs[0].output_bytes / _text(trials[0])),
+    "time ratio": ("×", "lower", _ratio("seconds")),
+    "memory ratio": ("×", "lower", _ratio("peak_bytes")),
+    "size ratio": ("×", "lower", _ratio("output_bytes")),
+    "processor time ratio": ("×", "lower", _ratio("cpu_seconds")),
+    "read / text": ("×", "lower", _of_text("read_bytes")),
+    "written / text": ("×", "lower", _of_text("written_bytes")),
+    "output / text": ("×", "lower", _of_text("output_bytes")),
     "speed ratio of the third": ("×", "higher", _speed_of_third),
 }
 

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from bench.corpora import OUT, Corpus, available, corpus
-from bench.figures import FIGURES, trial_values, trials_of
+from bench.figures import FIGURES, trial_values
 from bench.history import commit, machine
 from bench.measure import Measured
 from bench.tables import aligned, shown, target_of
@@ -63,8 +63,7 @@ def _trials() -> list[Trial]:
 
 def _measure(rounds: int) -> Sheet:
     trials = _trials()
-    # A contender that is in no figure only fills a row of a table.
-    results = run_trials(trials, rounds=rounds, twice=set(trials) - set(trials_of(FIGURES)))
+    results = run_trials(trials, rounds=rounds)
     figures = [figure for figure in FIGURES if results.keys() >= set(figure.trials)]
     rows = [("figure", "now", "target")]
     rows += [
