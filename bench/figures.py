@@ -6,7 +6,9 @@ they are. Seconds and throughputs are compared relative to the calibration of th
 """
 
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from statistics import mean
 from typing import Any, Literal
@@ -191,48 +193,28 @@ def _relative(value: float | None, unit: str, calibration: float) -> float | Non
     return value * {"s": 1 / calibration, "MB/s": calibration}.get(unit, 1.0)
 
 
-class Stage(msgspec.Struct, frozen=True):
-    """The result of a stage benchmark: a throughput or a ratio."""
-
-    name: str
-    extra_info: dict[str, float]
-
-    @property
-    def unit(self) -> str:
-        """The unit of its value: a ratio counts more than a throughput."""
-        return "×" if "ratio" in self.extra_info else "MB/s"
-
-    @property
-    def value(self) -> float:
-        """The ratio, or the throughput if there is none."""
-        return self.extra_info["ratio" if self.unit == "×" else self.unit]
-
-    @property
-    def about(self) -> dict[str, Any]:
-        """The good direction, the target and the tolerance."""
-        about: dict[str, Any] = {"better": "higher", **_TABLE["stages"].get(self.name, {})}
-        return about
+# What stage benchmarks measured, by name: a ratio, or a throughput.
+Stages = Mapping[str, Mapping[str, float]]
 
 
-def better_stage(stage: Stage, other: Stage) -> Stage:
-    """The better of two results of a stage benchmark."""
-    choose = min if stage.about["better"] == "lower" else max
-    return choose(stage, other, key=lambda stage: stage.value)
-
-
-def stage_values(stages: Iterable[Stage], calibration: float) -> list[Value]:
-    """The figures of stage benchmarks.
+def stage_values(runs: Iterable[Stages], calibration: float) -> list[Value]:
+    """The figures of stage benchmarks that ran once or several times: the best value counts.
 
     Throughput × calibration is the text processed per unit of fixed work.
     """
-    return [
-        Value(
-            name=stage.name,
-            value=stage.value,
-            unit=stage.unit,
-            relative=_relative(stage.value, stage.unit, calibration),
+    best: dict[str, Value] = {}
+    for name, measured in chain.from_iterable(run.items() for run in runs):
+        unit = "×" if "ratio" in measured else "MB/s"
+        number = measured.get("ratio", measured.get(unit, 0.0))
+        about: dict[str, Any] = {"better": "higher", **_TABLE["stages"].get(name, {})}
+        value = Value(
+            name=name,
+            value=number,
+            unit=unit,
+            relative=_relative(number, unit, calibration),
             of=f"{_STAGE_METHOD} {generator_version()}",
-            **stage.about,
+            **about,
         )
-        for stage in stages
-    ]
+        choose = min if value.better == "lower" else max
+        best[name] = choose(best.get(name, value), value, key=attrgetter("value"))
+    return list(best.values())

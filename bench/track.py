@@ -10,6 +10,7 @@
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -17,16 +18,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from bench.calibrate import calibrate
 from bench.corpora import OUT, corpus
 from bench.figures import (
     SETS,
     Figure,
-    Stage,
+    Stages,
     Value,
-    better_stage,
     figures_of,
     stage_values,
     trial_values,
@@ -51,7 +49,7 @@ class _Session:
         self._figures = figures
         self._rounds = rounds
         self._with_stages = chosen in {"track", "all"}
-        self._stages: dict[str, Stage] = {}
+        self._stages: list[Stages] = []
         self._results: Results = {}
         self.nights: Results = {}
         self.calibration = float("inf")
@@ -59,10 +57,9 @@ class _Session:
     def measure(self, names: set[str] | None = None) -> None:
         """Measure all figures, or only those with the given names."""
         self.calibration = min(self.calibration, calibrate())
-        if self._with_stages and (names is None or names & self._stages.keys()):
+        if self._with_stages and (names is None or names & self._stages[0].keys()):
             print("stages …")
-            for stage in _run_stages():
-                self._stages[stage.name] = better_stage(self._stages.get(stage.name, stage), stage)
+            self._stages.append(_run_stages())
         wanted = [figure for figure in self._figures if names is None or figure.name in names]
         others = [figure for figure in wanted if figure.set != "nights"]
         self._results = run_trials(trials_of(others), rounds=self._rounds, known=self._results)
@@ -72,18 +69,12 @@ class _Session:
 
     def values(self) -> list[Value]:
         """All figures."""
-        stages = stage_values(self._stages.values(), self.calibration)
+        stages = stage_values(self._stages, self.calibration)
         results = {**self._results, **self.nights}
         return [*stages, *trial_values(self._figures, results, self.calibration)]
 
 
-class _Stages(msgspec.Struct):
-    """The document that pytest-benchmark writes."""
-
-    benchmarks: list[Stage]
-
-
-def _run_stages() -> list[Stage]:
+def _run_stages() -> Stages:
     """Run all stage benchmarks in a fresh process."""
     OUT.mkdir(parents=True, exist_ok=True)
     path = OUT / "stages.json"
@@ -96,8 +87,8 @@ def _run_stages() -> list[Stage]:
         raise SystemExit(
             f"the stage benchmarks failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
         )
-    stages = msgspec.json.decode(path.read_bytes(), type=_Stages).benchmarks
-    return [Stage(stage.name.removeprefix("test_"), stage.extra_info) for stage in stages]
+    benchmarks = json.loads(path.read_bytes())["benchmarks"]
+    return {stage["name"].removeprefix("test_"): stage["extra_info"] for stage in benchmarks}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

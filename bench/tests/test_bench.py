@@ -15,7 +15,7 @@ pytest.importorskip("psutil", reason="needs the dependencies of the benchmarks")
 from bench import core_seconds, corpora, figures, peer_tables, trials
 from bench.contenders import CONTENDERS, strict_loads
 from bench.core_seconds import by_category, parse_report, profile_table
-from bench.figures import FIGURES, Stage, Value, better_stage, stage_values, trial_values
+from bench.figures import FIGURES, Value, stage_values, trial_values
 from bench.history import HistoryLine, Machine, append, compare, line_of, machine, read, worse
 from bench.measure import Job, Measured, measure
 from bench.peer_tables import Row, Sheet, blocks_of, put_block
@@ -90,8 +90,8 @@ def test_a_figure_that_fails_now_but_not_before_is_worse() -> None:
 
 def test_throughput_is_compared_relative_to_the_calibration() -> None:
     """A machine of half the speed gives the same relative figure."""
-    fast = stage_values([Stage("split", {"MB/s": 1000.0})], 0.1)[0]
-    slow = stage_values([Stage("split", {"MB/s": 500.0})], 0.2)[0]
+    (fast,) = stage_values([{"split": {"MB/s": 1000.0}}], 0.1)
+    (slow,) = stage_values([{"split": {"MB/s": 500.0}}], 0.2)
     assert fast.relative == slow.relative
     assert fast.value != slow.value
 
@@ -122,12 +122,10 @@ def test_the_error_of_a_failed_peer_replaces_the_figure() -> None:
 
 
 def test_the_better_of_two_runs_of_a_stage_counts() -> None:
-    slow = Stage("split", {"MB/s": 1.0})
-    fast = Stage("split", {"MB/s": 2.0})
-    dear = Stage("duplicate_key_check", {"ratio": 0.2})
-    cheap = Stage("duplicate_key_check", {"ratio": 0.1})
-    assert better_stage(slow, fast) == fast
-    assert better_stage(dear, cheap) == cheap
+    slow = {"split": {"MB/s": 1.0}, "duplicate_key_check": {"ratio": 0.1}}
+    fast = {"split": {"MB/s": 2.0}, "duplicate_key_check": {"ratio": 0.2}}
+    values = {value.name: value.value for value in stage_values([slow, fast], 1.0)}
+    assert values == {"split": 2.0, "duplicate_key_check": 0.1}
 
 
 def test_names_of_figures_are_unique() -> None:
