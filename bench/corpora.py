@@ -207,9 +207,8 @@ def _nights(directory: Path, of: str, *, anew: bool) -> Written:
     later = directory / "later"
     later.mkdir()
     for part in sorted((directory / "old").glob("part-*.jsonl*")):
-        with (later / part.name.removesuffix(".zst")).open("wb") as file:
-            for line in shard_lines(part):
-                file.writelines(next_night(line, dice, anew=anew))
+        nights = (next_night(line, dice, anew=anew) for line in shard_lines(part))
+        _write_shard(later / part.name, chain.from_iterable(nights))
     written += _normalize([later], directory / "new", "new/")
     shutil.rmtree(later)
     return written

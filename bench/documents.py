@@ -11,6 +11,8 @@ real      a number up to this one; `bits`, `between`: integers
 """
 
 import json
+from collections.abc import Callable
+from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,23 @@ def templates_of(module: str) -> Document:
     """The templates beside a module."""
     templates: Document = json.loads(Path(module).with_suffix(".json").read_text(encoding="utf-8"))
     return templates
+
+
+Draw = Callable[[Document, Document], Document]
+
+
+def filled(template: Any, facts: Document, draw: Draw = or_) -> Any:
+    """Fill a template; `draw` draws further facts for an object."""
+    if isinstance(template, list):
+        return [filled(value, facts, draw) for value in template]
+    if isinstance(template, dict):
+        facts = draw(facts, template.get("$draw", {}))
+        pairs = ((key, filled(value, facts, draw)) for key, value in template.items())
+        return {key: value for key, value in pairs if key != "$draw"}
+    if not isinstance(template, str) or "{" not in template:
+        return template
+    name = template[1:-1]
+    return facts[name] if name in facts else template.format_map(facts)
 
 
 class Documents:
@@ -41,21 +60,13 @@ class Documents:
 
     def make(self, template: str, **facts: Any) -> Any:
         """Fill a template with facts and with what it draws."""
-        return self._filled(self._templates[template], facts)
+        return filled(self._templates[template], facts, self._draw)
 
-    def _filled(self, template: Any, facts: Document) -> Any:
-        if isinstance(template, list):
-            return [self._filled(value, facts) for value in template]
-        if isinstance(template, dict):
-            facts = {**facts}
-            for name, (kind, *given) in template.get("$draw", {}).items():
-                facts[name] = self._drawn(kind, given, facts)
-            pairs = ((key, self._filled(value, facts)) for key, value in template.items())
-            return {key: value for key, value in pairs if key != "$draw"}
-        if not isinstance(template, str) or "{" not in template:
-            return template
-        name = template[1:-1]
-        return facts[name] if name in facts else template.format_map(facts)
+    def _draw(self, facts: Document, draws: Document) -> Document:
+        facts = {**facts}
+        for name, (kind, *given) in draws.items():
+            facts[name] = self._drawn(kind, given, facts)
+        return facts
 
     def _drawn(self, kind: str, given: list[Any], facts: Document) -> Any:
         rng = self._rng
@@ -65,11 +76,11 @@ class Documents:
         match kind:
             case "list":
                 *counts, template = given
-                return [self._filled(template, facts) for _ in range(rng.between(*counts))]
+                return [filled(template, facts, self._draw) for _ in range(rng.between(*counts))]
             case "lines":
                 return "\n".join(line["text"] for line in self._drawn("list", given, facts))
             case "choice":
-                return rng.choice(self._filled(given[0], facts))
+                return rng.choice(filled(given[0], facts, self._draw))
             case "sum":
                 return sum(facts[name] for name in given)
             case "real":

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from bench.corpora import available, corpus, generator_version, key_of
+from bench.documents import filled
 from bench.measure import Measured
 from bench.trials import JOBS, Results, Trial
 
@@ -95,24 +96,15 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 def _figures() -> Iterator[Figure]:
     for row in _TABLE["figures"]:
         for each in row.get("each", [{}]):
-            facts = {**row, **({"corpus": each} if isinstance(each, str) else each)}
-            trials = [_trial(trial, facts) for trial in row["trials"]]
-            title = facts["title"].format(**facts)
-            facts |= {"trials": trials, "title": title, "name": facts["name"].format(**facts)}
-            yield msgspec.convert(facts, Figure)
-
-
-def _trial(given: Any, facts: dict[str, Any]) -> dict[str, Any]:
-    """Fill in a trial; `options` may be the name of options in the facts of a figure."""
-    trial = {"contender": given} if isinstance(given, str) else dict(given)
-    trial = {"corpus": "{corpus}", "jobs": facts.get("jobs", JOBS), **trial}
-    options = trial.pop("options", [])
-    options = facts.get(options, []) if isinstance(options, str) else options
-    filled = {
-        key: value.format(**facts) if isinstance(value, str) else value
-        for key, value in trial.items()
-    }
-    return {**filled, "options": [option.format(**facts) for option in options]}
+            about = {"corpus": each} if isinstance(each, str) else each
+            facts = {"jobs": JOBS, "options": [], **row, **about}
+            trials = [
+                {"corpus": "{corpus}", "jobs": "{jobs}"}
+                | ({"contender": given} if isinstance(given, str) else given)
+                for given in row["trials"]
+            ]
+            facts["title"] = facts["title"].format_map(facts)
+            yield msgspec.convert(filled({**facts, "trials": trials}, facts), Figure)
 
 
 FIGURES = tuple(_figures())
