@@ -284,7 +284,7 @@ def _fastrec(label: str, job: Job) -> list[str]:
     options = [*job.options]
     if command != "sql":
         options += ["--jobs", str(job.jobs)]
-    options += _OUTPUTS.get(command, "").format(job.output).split()
+    options += [word.format(job.output) for word in _OUTPUTS.get(command, "").split()]
     inputs = list(job.inputs)
     if label == "fastrec normalize CORPUS":  # trusted as if this build had just published them
         for manifest in Path(inputs[0]).rglob("manifest.json"):
