@@ -8,7 +8,6 @@ deleted. All shards are zstd at level 3, one frame per shard.
 import random
 import re
 import shutil
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from hashlib import sha256
@@ -22,6 +21,7 @@ import zstandard
 from bench import logs, shapes
 from bench.measure import LEVEL
 from bench.real import next_night, real_files, scaled_real, shard_lines, shuffled_shard, stem_of
+from bench.templates import table
 from fastrec.commands.generate import Recipe, lines
 from fastrec.corpus.manifest import read_manifest
 from fastrec.engine import make_engine
@@ -36,8 +36,7 @@ OUT = Path(__file__).parents[1] / "out" / "bench"
 _VERSION = 2  # increase it to make all corpora again
 _MODEL = re.compile(rb'("model_id"\s*:\s*")')  # inside a string the quotes are escaped
 _ZST = ".jsonl.zst"
-_TABLE = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
-CORPORA: dict[str, Plan] = tomllib.loads(_TABLE)
+CORPORA: dict[str, Plan] = table("corpora.toml")
 
 
 class Corpus(msgspec.Struct, frozen=True):

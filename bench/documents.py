@@ -10,21 +10,13 @@ sum       of other facts
 real      a number up to this one; `bits`, `between`: integers
 """
 
-import json
 from collections.abc import Callable
 from operator import or_
-from pathlib import Path
 from typing import Any
 
 from fastrec.commands.generate.text import Rng, phrase_tables
 
 Document = dict[str, Any]
-
-
-def templates_of(module: str) -> Document:
-    """The templates beside a module."""
-    templates: Document = json.loads(Path(module).with_suffix(".json").read_text(encoding="utf-8"))
-    return templates
 
 
 Draw = Callable[[Document, Document], Document]

@@ -5,11 +5,9 @@
 they are. Seconds and throughputs are compared relative to the calibration of their run.
 """
 
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
-from pathlib import Path
 from statistics import mean
 from typing import Any, Literal
 
@@ -18,6 +16,7 @@ import msgspec
 from bench.corpora import available, corpus, generator_version, key_of
 from bench.documents import filled
 from bench.measure import Measured
+from bench.templates import table
 from bench.trials import JOBS, Results, Trial
 
 Better = Literal["lower", "higher"]
@@ -28,7 +27,7 @@ Compute = Callable[[Runs, Trials], float]
 # How trials run. Change it when ratios become incomparable with earlier ones.
 _METHOD = "forked-pool"
 _STAGE_METHOD = "new-judge"  # The same for stages.
-_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLE = table("figures.toml")
 
 
 def _text(trial: Trial) -> int:

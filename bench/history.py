@@ -138,6 +138,6 @@ def _best(value: Value, history: Sequence[HistoryLine], here: Machine) -> float 
         line for line in history if (entry := line.figures.get(value.name)) and entry.of == value.of
     ]
     lines = [line for line in lines if line.machine == here] or lines
-    values = [line.figures[value.name].relative for line in lines]
+    values = (line.figures[value.name].relative for line in lines)
     earlier = [relative for relative in values if relative is not None]
     return (min if value.better == "lower" else max)(earlier, default=None)

@@ -26,12 +26,13 @@ from zipfile import ZipFile, ZipInfo
 import msgspec
 import zstandard
 
-from bench.documents import Document, Documents, templates_of
+from bench.documents import Document, Documents
+from bench.templates import table
 
 ANSWERS = "answers.csv"
 _DATE = "2026-03-01T12-00-00.000000"
 _ZSTD = 93  # the method of a member of a zip archive
-_TEMPLATES = templates_of(__file__)
+_TEMPLATES = table("logs.json")
 _encode = msgspec.json.Encoder().encode
 
 

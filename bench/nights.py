@@ -7,8 +7,7 @@ before left: see `Snapshot`.
 """
 
 import shutil
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,10 +19,9 @@ from bench.corpora import OUT, corpus
 from bench.logs import files_in
 from bench.measure import Job, Measured, measure
 from bench.piles import Change, Pile, Snapshot, Stock, lay_out
-from bench.templates import template
+from bench.templates import table, template
 from bench.trials import JOBS, Results, Trial, better
 
-Execute = Callable[[Job], Measured]
 Runs = dict[str, Measured]  # The best result of each night.
 Digests = set[tuple[str, str]]  # Names of files and their SHA-256.
 
@@ -32,7 +30,7 @@ FULL = "full run"
 FIRST = "first night"
 SMALL = "nothing changed, a tenth of the shards and records"
 TEN_TIMES = "nothing changed, a tenth of the shards"
-_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLE = table("nights.toml")
 NIGHTS: Mapping[str, Change] = _TABLE["nights"]
 WEEK: Mapping[str, Change] = _TABLE["week"]
 
@@ -45,12 +43,11 @@ def execute_normalize(job: Job) -> Measured:
 class Desk:
     """A pile, the state beside it (the corpus and the kept work), and full runs to compare with."""
 
-    def __init__(self, folder: Path, execute: Execute = execute_normalize) -> None:
+    def __init__(self, folder: Path) -> None:
         self._pile = folder / "pile"
         self._state = folder / "state"
         self._full = folder / "full"
         self._store = folder / "snapshot"
-        self._execute = execute
         self._expected: dict[frozenset[tuple[str, Path]], Digests] = {}
 
     def full(self, pile: Pile) -> Measured:
@@ -98,7 +95,7 @@ class Desk:
             jobs=JOBS,
             options=("--overwrite", *options),
         )
-        return self._execute(job)
+        return execute_normalize(job)
 
 
 def _digests(output: Path) -> Digests:
@@ -110,14 +107,12 @@ def _digests(output: Path) -> Digests:
     }
 
 
-def run_nights(
-    best: Runs, stock: Stock, folder: Path, *, rounds: int, execute: Execute = execute_normalize
-) -> None:
+def run_nights(best: Runs, stock: Stock, folder: Path, rounds: int) -> None:
     """Measure all nights in turns; keep the best result of each."""
-    desk = Desk(folder / "base", execute)
+    desk = Desk(folder / "base")
     piles = {name: stock.after(stock.base, change) for name, change in NIGHTS.items()}
     unchanged = {SMALL: stock.first_versions(), TEN_TIMES: stock.joined_versions()}
-    others = {name: Desk(folder / name, execute) for name in unchanged}
+    others = {name: Desk(folder / name) for name in unchanged}
     for number in range(rounds):
         _note(best, FULL, desk.full(stock.base))
         _note(best, FIRST, desk.first(stock.base))
@@ -130,14 +125,12 @@ def run_nights(
             _note(best, name, first if first and first.error else others[name].night(pile))
 
 
-def run_week(
-    best: Runs, stock: Stock, folder: Path, *, rounds: int, execute: Execute = execute_normalize
-) -> None:
+def run_week(best: Runs, stock: Stock, folder: Path, rounds: int) -> None:
     """Measure seven nights in a row, each with about 1 % more shards, and a full run beside each.
 
     The first begins without a corpus.
     """
-    desk = Desk(folder / "week", execute)
+    desk = Desk(folder / "week")
     pile = stock.base
     before: Snapshot | None = None
     for day, change in WEEK.items():
@@ -170,8 +163,8 @@ def measure_nights(rounds: int, known: Results) -> dict[Trial, Measured]:
         folder = Path(name)
         print(f"nights: {source.text_bytes / 1e6:,.0f} MB of text in {len(source.shards):,} shards")
         stock = Stock(source.paths(), folder / "stock", source.text_bytes)
-        run_nights(best, stock, folder, rounds=rounds)
-        run_week(best, stock, folder, rounds=rounds)
+        run_nights(best, stock, folder, rounds)
+        run_week(best, stock, folder, rounds)
     return {Trial(night, CORPUS): run for night, run in best.items()}
 
 

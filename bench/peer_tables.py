@@ -8,7 +8,6 @@ without measuring.
 import argparse
 import platform
 import sys
-import tomllib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import product
@@ -22,13 +21,13 @@ from bench.figures import FIGURES, trial_values
 from bench.history import commit, machine
 from bench.measure import Measured
 from bench.tables import aligned, shown, target_of
-from bench.templates import template
+from bench.templates import table, template
 from bench.trials import JOBS, Trial, run_trials
 
 _ROOT = Path(__file__).parents[1]
 _START = "<!-- peers -->"
 _END = "<!-- /peers -->"
-_TABLE = tomllib.loads(Path(__file__).with_name("peers.toml").read_text(encoding="utf-8"))
+_TABLE = table("peers.toml")
 
 
 class Row(msgspec.Struct, frozen=True):

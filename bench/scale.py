@@ -50,7 +50,8 @@ from fastrec.sources.shard import Shard
 _SHARD_TEXT = 64_000_000  # text of a shard, which is compressed to a quarter
 _PER_QUESTION = 200  # records of a question
 _SIZES = (0.8, 20, 500)  # gigabytes of text, for numbers of cores
-_NARROW = 2_000  # records of the narrow shard before it changes
+# Records of the narrow shard in three nights: it changes before the third one.
+NIGHTS = (2_000, 2_000, 2_100)
 
 
 class _Stop(Progress):
@@ -114,7 +115,7 @@ class _Simulation:
         self._output = _Output(folder, self.engine)
         self._output.prepare(fresh=False)
 
-    def run(self, *, narrow: int = 0, stop_after: int = 0) -> Simulated:
+    def run(self, narrow: int = 0, stop_after: int = 0) -> Simulated:
         """Make the corpus once more.
 
         `narrow` is the number of records of the narrow shard. `stop_after` so many parts interrupts
@@ -168,33 +169,28 @@ def _shard(name: str, number: int, lines: int) -> Shard:
 
 
 def simulate(
-    records: int, options: Options, *, stop_after: int = 0, **sizes: Any
+    records: int,
+    options: Options,
+    narrow: Sequence[int] = (0,),
+    *,
+    stop_after: int = 0,
+    **sizes: Any,
 ) -> list[Simulated]:
-    """Let the driver make a corpus of simulated records.
+    """Let the driver make a corpus of simulated records once, or in successive nights.
 
     Args:
-        records: Number of records.
-        options: How to normalize them.
+        records: Number of records, besides those of the narrow shard.
+        options: How to normalize them; several nights are incremental.
+        narrow: Number of records of the narrow shard in each night. If it changes, the shard is
+            another one.
         stop_after: Interrupt the run after this many parts, and resume it; 0 does not interrupt it.
         **sizes: Bytes of text in a shard (`shard_text`), and records of a question
             (`per_question`).
     """
-    with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
-        return [_Simulation(records, options, folder, **sizes).run(stop_after=stop_after)]
-
-
-def simulate_nights(records: int, options: Options, **sizes: Any) -> list[Simulated]:
-    """Simulate three incremental nights: the first, one without changes, one with a new shard.
-
-    Args:
-        records: Number of records, besides those of the shard that changes.
-        options: How to normalize them.
-        **sizes: As for `simulate`.
-    """
-    options = msgspec.structs.replace(options, incremental=True)
+    options = msgspec.structs.replace(options, incremental=len(narrow) > 1)
     with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
         simulation = _Simulation(records, options, folder, **sizes)
-        return [simulation.run(narrow=count) for count in (_NARROW, _NARROW, _NARROW + 100)]
+        return [simulation.run(count, stop_after) for count in narrow]
 
 
 def simulate_cores(
@@ -258,8 +254,8 @@ def main() -> None:
         return
     options = Options(schema="0.2.0", jobs=64, part_size=64 << 20)
     for records in map(int, given.records):
-        simulated = simulate_nights if given.nights else simulate
-        for result in simulated(records, options, shard_text=given.shard_text):
+        nights = NIGHTS if given.nights else (0,)
+        for result in simulate(records, options, nights, shard_text=given.shard_text):
             print(page.simulated(result, result.records * RECORD), flush=True)
 
 

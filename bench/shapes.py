@@ -14,12 +14,13 @@ random numbers.
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from bench.documents import Document, Documents, templates_of
+from bench.documents import Document, Documents
+from bench.templates import table
 from fastrec.commands.generate.producers import Spelling
 from fastrec.schemas.hashes import LIST_HASHES
 
 SHAPES = ("many-evaluations", "transcripts")
-_TEMPLATES = templates_of(__file__)
+_TEMPLATES = table("shapes.json")
 _SPELLING = Spelling(
     ascii_only=False, spaced=False, sort_keys=False, order=None, escape_slashes=False
 )

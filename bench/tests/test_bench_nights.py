@@ -15,7 +15,7 @@ import zstandard
 
 pytest.importorskip("psutil", reason="needs the dependencies of the benchmarks")
 
-from bench import corpora
+from bench import corpora, nights
 from bench.figures import FIGURES, Value, trial_values, trials_of
 from bench.measure import Job, Measured
 from bench.nights import (
@@ -80,17 +80,17 @@ def seen(folder: Path) -> dict[str, tuple[int, int, int]]:
 
 def sorting(spoiled: Callable[[int], bool] = lambda _: False) -> Callable[[Job], Measured]:
     """A stand-in for `normalize`: it sorts all lines, and adds one in spoiled nights."""
-    nights: list[Job] = []
+    done: list[Job] = []
 
     def execute(job: Job) -> Measured:
         lines = sorted(line for path in job.shards() for line in shard_lines(Path(path)))
         corpus, work = (Path(job.output) / name for name in ("corpus", ".corpus.fastrec-work"))
         corpus.mkdir(exist_ok=True)
         if "--incremental" in job.options:
-            nights.append(job)
+            done.append(job)
             work.mkdir(exist_ok=True)
             (work / "kept").write_bytes(b"kept")
-            if spoiled(len(nights)):
+            if spoiled(len(done)):
                 lines.append(b"{}")
         (corpus / "part-00000.jsonl").write_bytes(b"\n".join(lines))
         return RUN
@@ -181,16 +181,19 @@ def values_of(runs: dict[str, Measured]) -> dict[str, Value]:
     return {value.name: value for value in trial_values(figures, results, 1.0)}
 
 
-def test_nights_are_compared_with_full_runs(stock: Stock, tmp_path: Path) -> None:
+def test_nights_are_compared_with_full_runs(
+    stock: Stock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A wrong night fails its figure, even if the same night is right in another round."""
     right: dict[str, Measured] = {}
-    run_nights(right, stock, tmp_path / "right", rounds=2, execute=sorting())
+    monkeypatch.setattr(nights, "execute_normalize", sorting())
+    run_nights(right, stock, tmp_path / "right", rounds=2)
     assert list(right) == [FULL, FIRST, *NIGHTS, SMALL, TEN_TIMES]
     assert all(run.error is None for run in right.values())
     assert right[FIRST].output_bytes == 4
-    spoiled = sorting(lambda number: number == 4)
     wrong: dict[str, Measured] = {}
-    run_nights(wrong, stock, tmp_path / "wrong", rounds=2, execute=spoiled)
+    monkeypatch.setattr(nights, "execute_normalize", sorting(lambda number: number == 4))
+    run_nights(wrong, stock, tmp_path / "wrong", rounds=2)
     failed = {name: run.error for name, run in wrong.items() if run.error}
     assert failed == {list(NIGHTS)[2]: "differs from a full run: part-00000.jsonl"}
     values = values_of(wrong)
@@ -198,9 +201,12 @@ def test_nights_are_compared_with_full_runs(stock: Stock, tmp_path: Path) -> Non
     assert values["night: nothing changed"].reached is False
 
 
-def test_a_week_has_seven_nights_and_a_picture(stock: Stock, tmp_path: Path) -> None:
+def test_a_week_has_seven_nights_and_a_picture(
+    stock: Stock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     week: dict[str, Measured] = {}
-    run_week(week, stock, tmp_path / "right", rounds=1, execute=sorting())
+    monkeypatch.setattr(nights, "execute_normalize", sorting())
+    run_week(week, stock, tmp_path / "right", rounds=1)
     assert list(week) == DAYS
     assert values_of(week)["night: a week"].value == 1.0
     drawn = week_plot(results_of(week))
