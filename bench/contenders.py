@@ -33,7 +33,6 @@ from fastrec.normalize.options import MEMORY_PER_JOB
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 
 NORMALIZE = "fastrec normalize"
-VALIDATE = "fastrec validate"
 FLOOR = "bare recompression"
 _BLOCK = 1 << 20
 _PIECE = 8 << 20  # of a file of a log, for one task

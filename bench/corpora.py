@@ -116,7 +116,7 @@ def corpus(name: str) -> Corpus:
     return msgspec.json.decode(about.read_bytes(), type=Corpus)
 
 
-def _write_shard(path: Path, shard: Iterable[bytes]) -> tuple[str, int, int]:
+def write_shard(path: Path, shard: Iterable[bytes]) -> tuple[str, int, int]:
     """Write the lines of a shard; its name, the number of lines and the size of its text."""
     count = text_bytes = 0
     compressor = zstandard.ZstdCompressor(level=LEVEL, threads=0, write_checksum=True)
@@ -131,7 +131,7 @@ def _shards(make: Callable[..., Shards]) -> Callable[..., Written]:
     """A function that writes the shards that `make` yields."""
 
     def write(directory: Path, **facts: Any) -> Written:
-        return [_write_shard(directory / (stem + _ZST), shard) for stem, shard in make(**facts)]
+        return [write_shard(directory / (stem + _ZST), shard) for stem, shard in make(**facts)]
 
     return write
 
@@ -184,7 +184,7 @@ def _write_version(task: tuple[Path, Path, int, list[Path]]) -> tuple[str, int, 
             new.hardlink_to(other / new.name)
             sizes = [len(line) + 1 for line in shard_lines(new)]
             return new.name, len(sizes), sum(sizes)
-    return _write_shard(new, shuffled_shard(path, version))
+    return write_shard(new, shuffled_shard(path, version))
 
 
 def _normalize(inputs: list[Path], output: Path, prefix: str = "", **options: Any) -> Written:
@@ -207,7 +207,7 @@ def _nights(directory: Path, of: str, *, anew: bool) -> Written:
     later.mkdir()
     for part in sorted((directory / "old").glob("part-*.jsonl*")):
         nights = (next_night(line, dice, anew=anew) for line in shard_lines(part))
-        _write_shard(later / part.name, chain.from_iterable(nights))
+        write_shard(later / part.name, chain.from_iterable(nights))
     written += _normalize([later], directory / "new", "new/")
     shutil.rmtree(later)
     return written
