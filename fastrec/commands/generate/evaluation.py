@@ -68,10 +68,10 @@ class Question(NamedTuple):
 TASKS: Mapping[str, Callable[[Rng, int], Task]] = {
     "trivia_choice": tasks.trivia,
     "word_problems": tasks.problem,
-    "open_answers": tasks.explanation,
+    "open_answers": partial(tasks.scripted, "explanations"),
     "world_tongues": tasks.tongue,
     "help_desk": partial(tasks.scripted, "desk"),
-    "small_talk_world": tasks.small_talk,
+    "small_talk_world": partial(tasks.scripted, "chats"),
     "booking_agent": partial(tasks.scripted, "agents", role="travel"),
     "shell_agent": partial(tasks.scripted, "agents", role="shell"),
 }

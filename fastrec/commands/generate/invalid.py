@@ -9,12 +9,12 @@ get wrong, and contradictions.
 
 import json
 from collections.abc import Callable
-from itertools import groupby, zip_longest
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from fastrec.commands.generate.producers import Record, Spelling
 from fastrec.commands.generate.records import arranged
-from fastrec.commands.generate.text import table
+from fastrec.commands.generate.text import in_turn, rows_of, table
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 from fastrec.schemas.schema import MANY, ONE, Schema
 
@@ -109,8 +109,7 @@ def _with_nulls(record: Record, schema: Schema) -> Record:
 def _changes(name: str, *, adds_nulls: bool = False) -> tuple[Change, ...]:
     """Make a change for each value in a table of `invalid.toml`."""
     changes = []
-    for row in table("invalid")[name].strip().splitlines():
-        code, path, types, versions, *values = map(str.strip, row.split("|"))
+    for code, path, types, versions, *values in rows_of(table("invalid")[name]):
         changes += [
             Change(code, path, _TYPES[types], versions, value, adds_nulls) for value in values
         ]
@@ -118,8 +117,7 @@ def _changes(name: str, *, adds_nulls: bool = False) -> tuple[Change, ...]:
 
 
 _BY_CODE = [list(group) for _, group in groupby(_changes("oldest"), lambda row: row.code)]
-# The first row of every code, then the second of every code, and so on.
-INVALID_LINES = tuple(row for turn in zip_longest(*_BY_CODE) for row in turn if row)
+INVALID_LINES = in_turn(_BY_CODE)
 REPAIRABLE = _changes("repairable", adds_nulls=True)  # what `--repair all` fixes
 MISTAKES = (
     *REPAIRABLE,

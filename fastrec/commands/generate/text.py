@@ -7,8 +7,9 @@ compressible as real corpora: about four times at zstd level 3.
 """
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
+from itertools import zip_longest
 from pathlib import Path
 from random import Random
 from struct import unpack
@@ -22,6 +23,16 @@ def table(name: str) -> dict[str, Any]:
     """The tables of a file in `data/`."""
     path = Path(__file__).parent / "data" / f"{name}.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """The rows of a table in a text, whose cells are divided by `|`."""
+    return [[cell.strip() for cell in row.split("|")] for row in text.strip().splitlines()]
+
+
+def in_turn(lists: Iterable[Sequence[T]]) -> Sequence[T]:
+    """The first item of every list, then the second of every list, and so on."""
+    return [item for turn in zip_longest(*lists) for item in turn if item]
 
 
 class Rng:
