@@ -155,7 +155,7 @@ def test_open_answers(records: list[Record]) -> None:
     for record in those(records, "open_answers"):
         topic = next(
             topic
-            for topic in table("explanations")["tasks"]
+            for topic in table("open_answers")["tasks"]
             if record["input"]["raw"].startswith(topic["question"])
         )
         text = answer_of(record)

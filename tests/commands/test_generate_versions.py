@@ -15,6 +15,7 @@ from jsonschema import Draft7Validator
 import fastrec
 from fastrec.commands.generate import Recipe, _Source, labelled_lines, lines
 from fastrec.commands.generate.invalid import MISTAKES, REPAIRABLE
+from fastrec.commands.generate.producers import producer
 from fastrec.commands.generate.records import Answer, compose
 from fastrec.errors import UsageError
 from fastrec.judge.findings import ERRORS
@@ -126,7 +127,7 @@ def test_repairs_fix_the_mistakes_of_known_producers():
         for schema in SCHEMAS.values():
             for kind in row.types if row.fits(schema) else ():
                 question = source.bank.next(kind)[1]
-                author = source.producer(list(SCHEMAS).index(schema.name))
+                author = producer(3, list(SCHEMAS).index(schema.name))
                 record = compose(source.rng, author, question)
                 answer = Answer(record, question, author, schema)
                 line = row.line(answer.written(), schema, author.spelling)

@@ -15,8 +15,8 @@ zlib.
 
 import gzip
 from collections import Counter, deque
-from collections.abc import Iterator
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -114,7 +114,6 @@ class _Source:
         self.pool: list[tuple[Answer, bytes]] = []
         # Further records of the last answer: other metrics and epochs.
         self.waiting: deque[Answer] = deque()
-        self.producer = lru_cache(maxsize=16)(partial(producer, recipe.seed))
         self.warnings = cycle(
             [row for row in WARNINGS if not set(self.bank.weighted_types).isdisjoint(row.types)]
         )
@@ -122,7 +121,7 @@ class _Source:
 
     def compose(self, kind: str) -> Answer:
         number, question = self.bank.next(kind)
-        author = self.producer(number)
+        author = producer(self.recipe.seed, number)
         schema = self.schemas[number % len(self.schemas)]
         return Answer(compose(self.rng, author, question), question, author, schema)
 
@@ -189,15 +188,12 @@ class _Source:
 
 # Text per compressed frame. A frame declares its size, so its text must fit in memory.
 FRAME_BYTES = 4 << 20
-_COMPRESSIONS = ("zst", "gz", "none", "mixed")
-
-
-def _compressed(text: bytes, compression: str) -> bytes:
-    if compression == "zst":
-        compressor = zstandard.ZstdCompressor(level=3, threads=0, write_checksum=True)
-        return compressor.compress(text)
+_COMPRESSORS: Mapping[str, Callable[[bytes], bytes]] = {
+    "none": bytes,
+    "zst": lambda text: zstandard.ZstdCompressor(level=3, write_checksum=True).compress(text),
     # Level 1 is three times as fast as 6.
-    return gzip.compress(text, 1, mtime=0) if compression == "gz" else text
+    "gz": partial(gzip.compress, compresslevel=1, mtime=0),
+}
 
 
 class Generated(Framed):
@@ -274,8 +270,8 @@ def generate(
     )
     if shards < 1:
         raise UsageError("the number of shards must be at least 1")
-    check_choice("compression", compression, _COMPRESSIONS)
-    formats = ("none", "zst", "gz") if compression == "mixed" else (compression,)
+    check_choice("compression", compression, (*_COMPRESSORS, "mixed"))
+    formats = [*_COMPRESSORS] if compression == "mixed" else [compression]
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is not a directory; choose another output")
@@ -298,7 +294,7 @@ def generate(
         with naming(str(path)), path.open("wb") as file:
             for frame in _frames(islice(stream, count), number, kinds):
                 text_bytes += len(frame)
-                file_bytes += file.write(_compressed(frame, shard_format))
+                file_bytes += file.write(_COMPRESSORS[shard_format](frame))
         paths.append(str(path))
     return Generated(tuple(paths), records, text_bytes, file_bytes, dict(sorted(kinds.items())))
 

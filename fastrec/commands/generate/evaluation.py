@@ -63,17 +63,14 @@ class Question(NamedTuple):
         return {**self.metadata, "trial": trial}
 
 
+_SCRIPTED = ("open_answers", "help_desk", "small_talk_world", "booking_agent", "shell_agent")
 # Each makes the task with a number, random in everything else. Neighbouring numbers give different
 # kinds of tasks.
 TASKS: Mapping[str, Callable[[Rng, int], Task]] = {
     "trivia_choice": tasks.trivia,
     "word_problems": tasks.problem,
-    "open_answers": partial(tasks.scripted, "explanations"),
     "world_tongues": tasks.tongue,
-    "help_desk": partial(tasks.scripted, "desk"),
-    "small_talk_world": partial(tasks.scripted, "chats"),
-    "booking_agent": partial(tasks.scripted, "agents", role="travel"),
-    "shell_agent": partial(tasks.scripted, "agents", role="shell"),
+    **{name: partial(tasks.scripted, name) for name in _SCRIPTED},
 }
 TEXTS = ("evaluation", "words")
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from fastrec.commands.generate.producers import Record, Spelling
 from fastrec.commands.generate.records import arranged
 from fastrec.commands.generate.text import in_turn, rows_of, table
-from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import MANY, ONE, Schema
 
 _PLACEHOLDER = "@@hole@@"
@@ -65,9 +65,7 @@ class Change(NamedTuple):
         escaped = self.value[1:].encode().decode("unicode_escape").encode("latin-1")
         raw = _BYTES.get(self.value, escaped)
         if self.value == "@other turns":
-            fields = {DEFAULT_SCHEMA.turns_field, NEWEST_SCHEMA.turns_field}
-            (other,) = fields - {schema.turns_field}
-            record = {**record, other: record[schema.turns_field]}
+            record = {**record, DEFAULT_SCHEMA.turns_field: record[schema.turns_field]}
         elif not self.path:
             return raw
         else:
@@ -99,7 +97,7 @@ def _change(owner: Any, path: list[str], value: str) -> None:
 
 def _with_nulls(record: Record, schema: Schema) -> Record:
     if schema.closed:
-        record = arranged(record, schema.shape, nulls=True)
+        record = arranged(record, schema, nulls=True)
         record["input"] = {**record["input"], "formatted": None}
     else:
         record.setdefault(schema.turns_field, None)

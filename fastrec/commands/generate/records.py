@@ -9,7 +9,8 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from hashlib import sha256
 from typing import Any, Self
 
@@ -126,7 +127,7 @@ def _add_measures(rng: Rng, producer: Producer, raw: str, reply: Reply, record: 
 
 
 def _tokens(texts: list[str]) -> int:
-    return sum(len(text.encode()) for text in texts) // _BYTES_PER_TOKEN
+    return len("".join(texts).encode()) // _BYTES_PER_TOKEN
 
 
 # The last two sort differently by code point and by UTF-16 unit.
@@ -224,9 +225,8 @@ class Answer(msgspec.Struct, frozen=True):
             result[schema.turns_field] = result.pop(DEFAULT_SCHEMA.turns_field)
         if schema.closed:
             _close(result, schema)
-        written: Record = arranged(
-            result, schema.shape, nulls=True if "nulls" in self.author.habits else None
-        )
+        nulls = True if "nulls" in self.author.habits else None
+        written: Record = arranged(result, schema, nulls=nulls)
         if record.get("sample_hash", _WRONG_HASH) != _WRONG_HASH:
             recipe = [*RECIPES.values()][self.author.number % len(RECIPES)]
             text = recipe(written["input"]["raw"], written["input"]["reference"])
@@ -264,11 +264,10 @@ class Answer(msgspec.Struct, frozen=True):
 
     def respelled(self, rng: Rng) -> bytes:
         """Another line with the same normal form, with `1.0` for `1` and `5E-1` for `0.5`."""
-        record = self._toggled()
-        first, *others = record["answer_attribution"]
-        first = {**first, "turn_idx": float(first["turn_idx"])}
-        line = respelling(rng).line({**record, "answer_attribution": [first, *others]})
-        return _HALF.sub(rb"\g<1>5E-1", line)
+        record = deepcopy(self._toggled())
+        attribution = record["answer_attribution"][0]
+        attribution["turn_idx"] = float(attribution["turn_idx"])
+        return _HALF.sub(rb"\g<1>5E-1", respelling(rng).line(record))
 
     def _toggled(self) -> Record:
         """The record without nulls or, if there are none, with them.
@@ -277,15 +276,13 @@ class Answer(msgspec.Struct, frozen=True):
         """
         record = self.written()
         if self.is_later:
-            shape = self.schema.shape
-            without: Record = arranged(record, shape, nulls=False)
-            with_nulls: Record = arranged(record, shape, nulls=True)
-            return with_nulls if without == record else without
+            without: Record = arranged(record, self.schema, nulls=False)
+            return without if without != record else arranged(record, self.schema, nulls=True)
         copy = {
             key: value for key, value in record.items() if value is not None or key not in _NULLABLE
         }
-        if len(copy) == len(record):
-            copy |= {key: None for key in _NULLABLE if key not in record}
+        if copy == record:
+            copy = dict.fromkeys(_NULLABLE) | record
         sample_hash = self.question.sample_hash
         if copy.setdefault("sample_hash", sample_hash) == record.get("sample_hash") == sample_hash:
             del copy["sample_hash"]
@@ -293,7 +290,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     def conflict(self, rng: Rng) -> Self:
         """Another answer with the same identity, or in later versions, another verdict."""
-        record = dict(self.record)
+        record = deepcopy(self.record)
         correct = not record["evaluation"]["is_correct"]
         score: float = int(correct)
         if not self.is_later or not rng.chance(0.5):
@@ -302,11 +299,10 @@ class Answer(msgspec.Struct, frozen=True):
             text = self.question.task.answer(trial).text
             record["metadata"] = self.question.with_trial(rng)
             if record["interaction_type"] == "single_turn":
-                record["output"] = {**record["output"], "raw": text}
+                record["output"]["raw"] = text
             else:
-                *turns, last = record["interactions"]
-                record["interactions"] = [*turns, {**last, "content": text}]
-        record["evaluation"] = {**record["evaluation"], "score": score, "is_correct": correct}
+                record["interactions"][-1]["content"] = text
+        record["evaluation"] |= {"score": score, "is_correct": correct}
         return replace(self, record=record)
 
     def records(self, rng: Rng) -> Iterator[Self]:
@@ -339,26 +335,8 @@ def _further_verdict(rng: Rng, first: Record, highest: float) -> Record:
     return {**first, "score": score, "is_correct": score >= (highest or 1) / 2}
 
 
-def _closed_turn(turn: Record) -> Record:
-    result = dict(turn)
-    if isinstance(turn.get("tool_call_id"), str):
-        result["tool_call_id"] = [turn["tool_call_id"]]
-    if turn.get("tool_calls"):
-        result["tool_calls"] = [
-            {**call, "arguments": _texts(call["arguments"])} if "arguments" in call else call
-            for call in turn["tool_calls"]
-        ]
-    return result
-
-
 def _close(record: Record, schema: Schema) -> None:
-    """Make a record fit a version without unknown keys, and with only text in `metadata`."""
-    record["sample_id"] = str(record["sample_id"])
-    if record.get(schema.turns_field):
-        record[schema.turns_field] = [_closed_turn(turn) for turn in record[schema.turns_field]]
-    score = record["evaluation"]["score"]
-    if isinstance(score, bool):
-        record["evaluation"] = {**record["evaluation"], "score": float(score)}
+    """Move unknown keys to `metadata`, which has only text."""
     unknown = {key: record.pop(key) for key in list(record) if key not in schema.shape.fields}
     if unknown or record.get("metadata"):
         record["metadata"] = _texts({**unknown, **record.get("metadata", {})})
@@ -370,24 +348,38 @@ def _texts(values: Record) -> dict[str, str]:
     }
 
 
-def arranged(value: Any, shape: Shape, *, nulls: bool | None = None) -> Any:
+# What becomes of known fields in versions without unknown keys, and in the others.
+_CLOSED: Mapping[str, Callable[[Any], Any]] = {
+    "sample_id": str,
+    "score": lambda score: float(score) if isinstance(score, bool) else score,
+    "arguments": _texts,
+}
+_OPEN: Mapping[str, Callable[[Any], Any]] = {"tool_call_id": lambda called: called}
+
+
+def arranged(record: Record, schema: Schema, *, nulls: bool | None = None) -> Any:
     """Put known keys into the order of the schema, unknown ones after them.
 
     A text becomes a list where the schema has one. `nulls` says whether a null is written where it
     means the same as absence; by default it stays.
     """
-    if isinstance(value, list):
-        return [arranged(item, shape, nulls=nulls) for item in value]
-    result: Record = {}
-    for key, field in shape.fields.items():
-        child = value.get(key)
-        if child is None:
-            if field.drops_null and (key in value if nulls is None else nulls):
-                result[key] = None
-        elif field.shape:
-            result[key] = arranged(child, field.shape, nulls=nulls)
-        elif field.is_list and isinstance(child, str) and key != "tool_call_id":
-            result[key] = [child]
-        else:
-            result[key] = child
-    return result | {key: child for key, child in value.items() if key not in shape.fields}
+    changes = _CLOSED if schema.closed else _OPEN
+
+    def arrange(value: Any, shape: Shape) -> Any:
+        if isinstance(value, list):
+            return [arrange(item, shape) for item in value]
+        result: Record = {}
+        for key, field in shape.fields.items():
+            child = value.get(key)
+            if child is None:
+                if field.drops_null and (key in value if nulls is None else nulls):
+                    result[key] = None
+            elif field.shape:
+                result[key] = arrange(child, field.shape)
+            elif key in changes:
+                result[key] = changes[key](child)
+            else:
+                result[key] = [child] if field.is_list and isinstance(child, str) else child
+        return result | {key: child for key, child in value.items() if key not in shape.fields}
+
+    return arrange(record, schema.shape)

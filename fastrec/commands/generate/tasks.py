@@ -53,13 +53,12 @@ class Task(NamedTuple):
     also: str = ""
 
 
-def scripted(file: str, rng: Rng, number: int, role: str = "") -> Task:
-    """Make a task from a file of scripts, or from the part of it for a role.
+def scripted(name: str, rng: Rng, number: int) -> Task:
+    """Make a task from the scripts of an evaluation.
 
     The tasks take turns, and so do the facts in each list of `turning`: all combinations differ.
     """
-    scripts = table(file)
-    scripts = scripts.get(role, scripts)
+    scripts = table(name)
     tasks = scripts["tasks"]
     turn, place = divmod(number, len(tasks))
     script = {**scripts, **tasks[place]}
@@ -103,17 +102,25 @@ def _draw(rng: Rng, specs: Mapping[str, Any], facts: Facts) -> None:
             facts[names] = "\n".join(sorted(lines, key=lambda line: line.rpartition(after)[2]))
         elif not isinstance(spec, list):
             facts[names] = _computed(spec, facts)
-        elif " " in names:
-            items = range(spec[0], spec[1] + 1) if isinstance(spec[0], int) else spec
-            wanted = names.replace("<", "").split()
-            drawn = rng.shuffled(items)[: len(wanted)]
-            facts.update(zip(wanted, sorted(drawn) if "<" in names else drawn, strict=False))
-        elif isinstance(spec[0], int):
-            facts[names] = rng.between(*spec)
         else:
-            facts[names] = rng.choice(spec)
-            if isinstance(facts[names], dict):
-                _draw(rng, facts.pop(names), facts)
+            _draw_from(rng, spec, names, facts)
+
+
+def _draw_from(rng: Rng, items: Sequence[Any], names: str, facts: Facts) -> None:
+    """Draw items of a list or numbers of a range."""
+    if isinstance(items[0], int):
+        first, last, *step = items
+        items = range(first, last + 1, *step)
+    if " " in names:
+        wanted = names.replace("<", "").split()
+        drawn = rng.shuffled(items)[: len(wanted)]
+        facts.update(zip(wanted, sorted(drawn) if "<" in names else drawn, strict=False))
+        return
+    item = rng.choice(items)
+    if isinstance(item, dict):
+        _draw(rng, item, facts)
+    else:
+        facts[names] = item
 
 
 def _computed(spec: Any, facts: Facts) -> Any:
