@@ -87,8 +87,8 @@ def labelled_lines(recipe: Recipe) -> Iterator[tuple[str, bytes]]:
         number = source.rng.random()
         for share, make in (
             (recipe.rejects, source.invalid),
-            (recipe.duplicates, source.duplicate),
-            (recipe.conflicts, source.conflict),
+            (recipe.duplicates, partial(source.again, "duplicate")),
+            (recipe.conflicts, partial(source.again, "conflict")),
             (recipe.blanks, source.blank),
             (1.0, source.record),
         ):
@@ -155,17 +155,17 @@ class _Source:
         self.waiting.extend(answer.records(rng))
         return self.waiting.popleft()
 
-    def duplicate(self) -> tuple[str, bytes]:
+    def again(self, kind: str) -> tuple[str, bytes]:
+        """A duplicate or a conflict of an earlier record; without one, another record."""
         if not self.pool:
             return self.record()
-        answer, line = self.rng.choice(self.pool)
-        return "duplicate", answer.respelled(self.rng) if self.rng.chance(0.5) else line
-
-    def conflict(self) -> tuple[str, bytes]:
-        if not self.pool:
-            return self.record()
-        answer, _ = self.rng.choice(self.pool)
-        return "conflict", answer.conflict(self.rng).line()
+        rng = self.rng
+        answer, line = rng.choice(self.pool)
+        if kind == "conflict":
+            line = answer.conflict(rng).line()
+        elif rng.chance(0.5):
+            line = answer.respelled(rng)
+        return kind, line
 
     def invalid(self) -> tuple[str, bytes]:
         kinds = self.bank.weighted_types

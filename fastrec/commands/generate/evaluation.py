@@ -22,13 +22,6 @@ from fastrec.commands.generate.text import PhraseTable, PhraseTables, Rng, phras
 _MOST_QUESTIONS = 2_500
 _RECORDS_PER_QUESTION = 16
 _TRIES = 100
-_ERRORS = (
-    "timeout after 60 s",
-    "refusal",
-    "API error 503: “overloaded”",
-    "context length exceeded",
-)
-_REFUSAL = "I am sorry, but I cannot help with that."
 _GUESSED = 0.2  # how often a model that does not know the answer chooses the right one
 
 
@@ -148,9 +141,8 @@ def answer_of(rng: Rng, producer: Producer, question: Question) -> Reply:
     if "reasoning" not in producer.habits:
         given = given._replace(reasoning=None)
     if rng.chance(0.02):
-        error = rng.choice(_ERRORS)
-        text = _REFUSAL if error == "refusal" else ""
-        given = given._replace(text=text, extracted="", score=0.0, error=error)
+        failure = rng.choice(table("evaluations")["failures"])
+        given = given._replace(extracted="", score=0.0, **failure)
     return given
 
 

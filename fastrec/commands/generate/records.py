@@ -49,7 +49,7 @@ def compose(rng: Rng, producer: Producer, question: Question) -> Record:
         asked["formatted"] = _TEMPLATE.format(task.raw)
     asked["reference"] = task.reference
     if task.choices is not None:
-        record["input"]["choices"] = task.choices
+        asked["choices"] = task.choices
     reply = answer_of(rng, producer, question)
     _add_answer(producer, question, reply, record)
     _add_measures(rng, producer, task.raw, reply, record)

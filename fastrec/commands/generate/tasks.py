@@ -124,7 +124,12 @@ def _draw_from(rng: Rng, items: Sequence[Any], names: str, facts: Facts) -> None
 
 
 def _computed(spec: Any, facts: Facts) -> Any:
-    """The result of a formula, which begins with `=`; a text with its facts; or a number."""
+    """The result of a formula, which begins with `=`; a text with its facts; or a number.
+
+    Of a table, those of its values.
+    """
+    if isinstance(spec, dict):
+        return {key: _computed(value, facts) for key, value in spec.items()}
     if not isinstance(spec, str):
         return spec
     return _step(spec[2:], facts)[-1] if spec.startswith("= ") else spec.format(**facts)
@@ -189,13 +194,10 @@ def _turns(step: Facts, facts: Facts, trial: Trial) -> list[Record]:
 
 def _calls(rng: Rng, step: Facts, comment: str, facts: Facts) -> list[Record]:
     """A turn with the calls of a step, if it has any, and a turn for what the tools return."""
-    calls = []
-    for template in step.get("calls", ()):
-        call: Record = {"id": f"call_{rng.bits(48):012x}", "name": template["name"]}
-        if "arguments" in template:
-            arguments = template["arguments"].items()
-            call["arguments"] = {key: _computed(value, facts) for key, value in arguments}
-        calls.append(call)
+    calls: list[Record] = [
+        {"id": f"call_{rng.bits(48):012x}", **_computed(call, facts)}
+        for call in step.get("calls", ())
+    ]
     if not calls:
         return []
     turn: Record = {"role": "assistant", "tool_calls": calls}
@@ -209,6 +211,7 @@ def _calls(rng: Rng, step: Facts, comment: str, facts: Facts) -> list[Record]:
 # Questions about facts with four choices. Wrong choices are values of similar rows of the same
 # table.
 
+_CELLS = ("key", "value")
 _NEAR = 6  # wrong choices come from so many rows before and after a row
 
 
@@ -226,19 +229,19 @@ def _topic(name: str, texts: Facts) -> list[Facts]:
     """Make the questions for values, followed by those for keys."""
     rows = rows_of(texts["rows"])
     questions = []
-    for asked, pattern in ((1, texts["ask"]), (0, texts.get("ask_back", ""))):
-        for number, row in enumerate(rows if pattern else ()):
+    for asked, pattern in zip((1, 0), texts["asks"], strict=False):
+        for number, row in enumerate(rows):
             key, value, *lures = row
             near = rows[max(0, number - _NEAR) : number + _NEAR + 1]
-            shown = {"key": key, "value": value, "value" if asked else "key": "{chosen}"}
+            shown = {"key": key, "value": value}
             fact = {
                 "topic": name,
                 "subject": texts["subject"],
-                "question": pattern.format(key=key, value=value),
+                "question": pattern.format(**shown),
                 "answer": row[asked],
                 "others": [other[asked] for other in near if other is not row],
                 "lures": lures if asked else [],
-                "tell": texts["state"].format(**shown),
+                "tell": texts["state"].format(**shown | {_CELLS[asked]: "{chosen}"}),
             }
             questions.append(fact)
     return questions
@@ -289,10 +292,8 @@ def problem(rng: Rng, number: int, language: str = "en") -> Task:
     """Make a word problem in a language; the kinds take turns."""
     problems = table("problems")
     texts = problems["texts"][language]
-    names = [name for name in problems["kinds"] if name in texts]
-    name = names[number % len(names)]
-    script = {**problems, **texts, **problems["kinds"][name], **texts[name]}
-    return _task(rng, {**script, "kind": name, "language": language})
+    task = texts["tasks"][number % len(texts["tasks"])]
+    return _task(rng, {**problems, **texts, **problems["kinds"][task["kind"]], **task})
 
 
 def _calculate(rng: Rng, facts: Facts) -> None:
@@ -328,16 +329,15 @@ def _miscalculated(rng: Rng, facts: Facts) -> _Solution:
 
 def _solve(formulas: Sequence[str], facts: Facts, slip: int = -1) -> _Solution:
     """Compute the steps, with a slip in one of them; return them as text, and the result."""
-    numbers = dict(facts)
     steps = []
-    for number, formula in enumerate(formulas):
-        left, operation, right, value = _step(formula, numbers)
-        if number == slip:
+    for place, formula in enumerate(formulas):
+        left, operation, right, value = _step(formula, facts)
+        if place == slip:
             # As people make it, too: one row off in the times table, or a lost carry.
             error = right if operation == "×" else 10 if value > 40 else 1
             value += error if left % 2 else -error
         steps.append(f"{left} {operation} {right} = {value}")
-        numbers[f"s{number + 1}"] = value
+        facts[f"s{place + 1}"] = value
     return steps, value
 
 

@@ -56,7 +56,7 @@ class Rng:
 
     def between(self, low: int, high: int, step: int = 1) -> int:
         """An integer in `[low, high]`, a multiple of `step` above `low`."""
-        return low + step * self.below((high - low) // step + 1)
+        return self.choice(range(low, high + 1, step))
 
     def choice(self, items: Sequence[T]) -> T:
         return items[self.below(len(items))]
