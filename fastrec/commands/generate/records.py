@@ -44,7 +44,8 @@ def compose(rng: Rng, producer: Producer, question: Question) -> Record:
     if "hashes" in habits:
         record["sample_hash"] = _WRONG_HASH if rng.chance(0.002) else question.sample_hash
     record["interaction_type"] = evaluation.interaction_type
-    record["input"] = asked = {"raw": task.raw}
+    asked: Record = {"raw": task.raw}
+    record["input"] = asked
     if "templates" in habits:
         asked["formatted"] = _TEMPLATE.format(task.raw)
     asked["reference"] = task.reference
@@ -114,9 +115,11 @@ def _add_measures(rng: Rng, producer: Producer, raw: str, reply: Reply, record: 
             "total_tokens": number(read + written),
         }
         if "cached tokens" in habits:
-            usage["input_tokens_cache_write"] = rng.below(read) if rng.chance(0.7) else None
-            usage["input_tokens_cache_read"] = 0
-            usage["reasoning_tokens"] = rng.below(written) if "reasoning" in habits else None
+            usage |= {
+                "input_tokens_cache_write": rng.below(read) if rng.chance(0.7) else None,
+                "input_tokens_cache_read": 0,
+                "reasoning_tokens": rng.below(written) if "reasoning" in habits else None,
+            }
         record["token_usage"] = usage
     if "latency" in habits and not rng.chance(0.02):
         record["performance"] = {
@@ -237,9 +240,9 @@ class Answer(msgspec.Struct, frozen=True):
         given: str = self.record["schema_version"]
         if given != DEFAULT_SCHEMA.label:
             return given  # it is wrong on purpose
-        labels = set(self.schema.labels)
+        labels = self.schema.labels
         if "wrong labels" in self.author.habits:
-            labels = set().union(*(schema.labels for schema in SCHEMAS.values())) - labels
+            labels = frozenset().union(*(schema.labels for schema in SCHEMAS.values())) - labels
         return sorted(labels)[self.author.number % len(labels)]
 
     def _input(self) -> Record:
