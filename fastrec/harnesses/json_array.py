@@ -29,7 +29,7 @@ _LONGEST_WORD = len("Infinity")
 
 _skip_value = msgspec.json.Decoder(msgspec.Raw).decode
 _decode_key = decoder(str)
-_decode_raw = decoder(msgspec.Raw, has_raw=True)
+_decode_raw = decoder(msgspec.Raw)
 
 # What Python writes beyond JSON, and JSON of the same length: numbers, and an escape instead of the
 # beginning of that of a surrogate, which may be a lone one.

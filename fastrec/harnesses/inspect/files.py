@@ -28,7 +28,7 @@ import zstandard
 from fastrec.errors import LogError, is_out_of_memory
 from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.inspect.messages import Attachments, LoggedMessage, LogObject
-from fastrec.harnesses.inspect.sample import LoggedSample, Parts, Scoring, SlowSample, sample_of
+from fastrec.harnesses.inspect.sample import LoggedSample, Parts, Scoring, sample_of
 from fastrec.harnesses.log import Log, RunInfo, Sample
 from fastrec.harnesses.values import (
     REFUSALS,
@@ -39,7 +39,6 @@ from fastrec.harnesses.values import (
     Texts,
     decoder,
     explaining,
-    finite,
 )
 from fastrec.storage.base import Reader, ReaderFile, read_at
 
@@ -178,8 +177,7 @@ _CHUNK = re.compile(
     r"(sample|metadata|skeleton|(messages|events|calls|attachments)/(\d+|stats|uuids))\.json",
     re.DOTALL,
 )
-_decode_sample = decoder(SlowSample)
-_decode_fast = msgspec.json.Decoder(LoggedSample).decode
+_decode_sample = decoder(LoggedSample)
 _decode_messages = decoder(list[LoggedMessage])
 _decode_metadata = decoder(JsonObject)
 _decode_texts = decoder(list[str])
@@ -352,10 +350,6 @@ def _check_memory(text: Buffer) -> None:
 
 def decode_sample(text: Buffer) -> LoggedSample:
     _check_memory(text)
-    with suppress(*REFUSALS):
-        return _decode_fast(text)
-    with suppress(*REFUSALS):
-        return _decode_fast(finite(text))
     return _decode_sample(text)
 
 

@@ -119,18 +119,6 @@ class LoggedSample(LogObject):
         ]
 
 
-class SlowSample(LoggedSample):
-    """A sample that Python's `json` has decoded, so that nothing of it is raw."""
-
-    events: Any = None
-    transcript: Any = None
-    store: Any = None
-
-    @property
-    def unread(self) -> list[str]:
-        return [name for name in SKIPPED if getattr(self, name)]
-
-
 def _token_usage_of(sample: LoggedSample, events: Callable[[], Any]) -> TokenUsage | None:
     """The tokens of a whole sample: of all calls of all models, also those that graded it.
 

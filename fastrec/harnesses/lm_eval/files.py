@@ -132,7 +132,7 @@ class Results(msgspec.Struct, kw_only=True):
         return "" if self.date in (None, "NaN") else spell(self.date)
 
 
-_decode = decoder(Results, has_raw=True)
+_decode = decoder(Results)
 
 
 def _plain_name(name: str) -> str:
@@ -204,7 +204,7 @@ class _Hashes(msgspec.Struct):
 
 
 _decode_hashes = decoder(_Hashes)
-_decode_keys = decoder(dict[str, msgspec.Raw], has_raw=True)
+_decode_keys = decoder(dict[str, msgspec.Raw])
 
 
 def logs_of(files: Files) -> Grouped:

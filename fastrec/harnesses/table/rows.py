@@ -317,7 +317,7 @@ def read_json(path: str) -> Any:
         value, twice = _json_value(read_text(path), msgspec.json.decode)
     if twice:
         raise LogError(path, f"has the key {twice[0]!r} twice")
-    return value if twice is None else plain(value, is_finite=False)
+    return value if twice is None else plain(value)
 
 
 def _document(path: str, columns: TableColumns) -> Table:
