@@ -8,7 +8,7 @@
     "--seed".default = 0                the help and other settings of an option
     question = {}                       an argument, and its settings
     format = ["text", "json"]           --format with these choices
-    from_ = "own"                       what the module gives to `command` by this name
+    options = "own"                     the parameters that the module gives to `command`
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import contextlib
 import os
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
 from pkgutil import get_data
@@ -139,7 +139,7 @@ class Command(click.Command):
                 formatter.write_dl(list(filter(None, records)))
 
 
-def command(cls: type[Command] = Command, **own: _Decorator) -> Callable[[_Command], click.Command]:
+def command(own: Mapping[str, Any] = {}) -> Callable[[_Command], click.Command]:
     """Make a command: its help is the docstring, and its parameters are those of its table."""
 
     def make(function: _Command) -> click.Command:
@@ -149,11 +149,13 @@ def command(cls: type[Command] = Command, **own: _Decorator) -> Callable[[_Comma
             table["verbose"] = "shared"
         parameters: dict[str, Any] = {}
         for name, about in table.items():
-            is_list = name == "filters"
-            parameters |= parameter_tables(name)[name] if is_list else {name: about}
+            if name == "filters":
+                parameters |= parameter_tables(name)[name]
+            else:
+                parameters |= own if about == "own" else {name: about}
         for name, about in reversed(parameters.items()):  # click reverses their order, too
-            function = (own[name] if about == "own" else parameter(name, about))(function)
-        return click.command(cls=cls, short_help=summary)(function)
+            function = parameter(name, about)(function)
+        return click.command(cls=Command, short_help=summary)(function)
 
     return make
 
