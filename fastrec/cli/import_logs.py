@@ -20,24 +20,25 @@ from fastrec.cli.console import (
     print_notice,
     safe,
     terminal_width,
-    width_of,
 )
 from fastrec.cli.options import command
 from fastrec.cli.output import asked, run_with_progress
-from fastrec.cli.tables import Spelling, Table, make_table, table_lines, table_of
+from fastrec.cli.tables import Spelling, Spellings, Table, make_table, table_lines, table_of
 from fastrec.errors import arguments, counted, listed, shown
 
 if TYPE_CHECKING:
     from fastrec.commands.import_logs.document import Import, ImportedLog
+    from fastrec.parameters import Names
 
 _MOST_ROWS = 20
 _MOST_BAD = 20
 _EXAMPLES = 3
+_NUMBERS = 32  # columns that two numbers take at most, with the space between columns
 
 
 @command()
 def import_logs(
-    paths: tuple[str, ...],
+    paths: Names,
     strict: bool,
     skip_bad_logs: bool,
     verbose: int,
@@ -154,7 +155,7 @@ def _reproduced(logs: Sequence[ImportedLog]) -> str:
     return f"{sum(agreeing):,} of {len(agreeing):,}" if agreeing else "none stated"
 
 
-_HARNESS: dict[str, Spelling] = {
+_HARNESS: Spellings = {
     "harness": lambda logs: logs[0].harness,
     "samples": _total("samples"),
     "records": _total("records"),
@@ -175,17 +176,10 @@ def _print_first(title: str, table: Table, count: int) -> None:
         click.echo(f"… and {count - _MOST_ROWS:,} more: see import.json")
 
 
-def _fitting(rows: Sequence[tuple[str, ...]]) -> Sequence[Sequence[str]]:
+def _fitting(rows: Sequence[Names]) -> Sequence[Sequence[str]]:
     """Cut the beginning of logs and the end of figures, so that the table fits."""
     width = terminal_width()
-    if width is None or not rows:
-        return rows
-    heads = ("", "", "stated", "recomputed")
-    widths = [max(map(width_of, cells)) for cells in zip(heads, *rows, strict=True)]
-    logs, figures, *numbers = widths
-    room = width - 8 - sum(numbers)
-    figures = min(figures, max(room // 2, room - logs))
+    most = width and max((width - _NUMBERS) // 2, 8)
     return [
-        [clip(log[::-1], room - figures)[::-1], clip(figure, figures), *others]
-        for log, figure, *others in rows
+        [clip(log[::-1], most)[::-1], clip(figure, most), *others] for log, figure, *others in rows
     ]

@@ -36,26 +36,6 @@ _Command = Callable[..., Any]
 _Decorator = Callable[[_Command], Any]
 
 
-class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A number of bytes: `65536`, `512M`, `2GiB`; K, M, G and T are powers of 1,024."""
-
-    name = "size"
-    _PATTERN = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(?:([KMGT])(?:i?B)?|B)?", re.IGNORECASE)
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        if isinstance(value, int):
-            return value
-        match = self._PATTERN.fullmatch(str(value).strip())
-        if not match:
-            self.fail(
-                f"{value!r} is not a size; use a number of bytes, or a unit: 512M, 2GiB", param, ctx
-            )
-        unit = 1024 ** (" KMGT".index(match[2].upper()) if match[2] else 0)
-        return int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
-
-
 class Count(click.IntRange):
     name = "integer"  # click's own name would read "not a valid integer range" in a message
 
@@ -72,34 +52,47 @@ class Percentage(Number):
         return super().convert(text, param, ctx)
 
 
-class Checked(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Text that a function accepts; the command gets it as it was given."""
+class Parsed(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """What a function makes of a text; it refuses one with a UsageError."""
 
-    def __init__(self, name: str, check: Callable[[str], None]) -> None:
+    def __init__(self, name: str, parse: Callable[[str], object]) -> None:
         self.name = name
-        self._check = check
+        self._parse = parse
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
+    ) -> object:
         try:
-            self._check(str(value))
+            return self._parse(str(value))
         except UsageError as exc:
             self.fail(str(exc), param, ctx)
-        return str(value)
 
 
-def _check_repairs(names: str) -> None:
+def parse_size(text: str) -> int:
+    """The bytes of `65536`, `512M` or `2GiB`; K, M, G and T are powers of 1,024."""
+    match = re.fullmatch(_SIZE, text.strip())
+    if not match:
+        raise UsageError(f"{text!r} is not a size; use a number of bytes, or a unit: 512M, 2GiB")
+    unit = 1024 ** (" KMGT".index(match[2].upper()) if match[2] else 0)
+    return int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
+
+
+_SIZE = r"(?i)(\d{1,18}(?:\.\d{1,18})?)\s*(?:([KMGT])(?:i?B)?|B)?"
+
+
+def _check_repairs(names: str) -> str:
     from fastrec.filters import field_names
     from fastrec.judge.repair import repair_codes
 
     repair_codes(field_names("repair", names))
+    return names
 
 
-def _check_max_rejects(number: str) -> None:
+def _check_max_rejects(number: str) -> str:
     from fastrec.normalize.options import parse_max_rejects
 
     parse_max_rejects(number)
+    return number
 
 
 _OWN = "Options"
@@ -110,11 +103,11 @@ def options_by_heading(
 ) -> dict[str, list[click.Option]]:
     """Return the options of a command below the headings of its help, in their order."""
     options = [option for option in command.get_params(context) if isinstance(option, click.Option)]
-    headings: dict[str, list[str]] = parameter_tables("headings")["options"]
-    if set(FILTERS) <= {option.name for option in options}:
-        headings = {_OWN: [], "Filters": list(FILTERS)} | headings
+    headings = {_OWN: [], "Filters": [*FILTERS]} | parameter_tables("headings")["options"]
+    if not set(FILTERS) <= {option.name for option in options}:
+        del headings["Filters"]
     heading_of = {name: heading for heading, names in headings.items() for name in names}
-    by_heading: dict[str, list[click.Option]] = {_OWN: [], **{heading: [] for heading in headings}}
+    by_heading: dict[str, list[click.Option]] = {heading: [] for heading in headings}
     for option in options:
         name = option.opts[-1].removeprefix("--").replace("-", "_")
         by_heading[heading_of.get(name, _OWN)].append(option)
@@ -194,7 +187,7 @@ _TYPES: dict[str, click.ParamType | None] = {  # type: ignore[type-arg,unused-ig
     "FILE": click.Path(),
     "DIR": click.Path(),
     "PATH": click.Path(),
-    "SIZE": Size(),
+    "SIZE": Parsed("size", parse_size),
     "PERCENT": Number(0, 100),
     "SHARE": Number(0, 1),
     "P": Number(0, 1),
@@ -208,8 +201,8 @@ _TYPES: dict[str, click.ParamType | None] = {  # type: ignore[type-arg,unused-ig
     "file": click.Path(dir_okay=False),
     "file or -": click.Path(dir_okay=False, allow_dash=True),
     "path or -": click.Path(allow_dash=True),
-    "repairs": Checked("names", _check_repairs),
-    "N|N%": Checked("N|N%", _check_max_rejects),
+    "repairs": Parsed("names", _check_repairs),
+    "N|N%": Parsed("N|N%", _check_max_rejects),
     "like the default": None,
 }
 

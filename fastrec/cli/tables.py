@@ -89,6 +89,7 @@ def make_table(
 
 
 Spelling = str | Callable[[Any], str]  # a template of `spell`, or a function of the item
+Spellings = dict[str, Spelling]  # by column
 
 
 @cache
@@ -113,7 +114,7 @@ def table_of(
 
     `own` has the spellings of columns without a template, and of further columns.
     """
-    spellings: dict[str, Spelling] = described(name, "columns") | own
+    spellings: Spellings = described(name, "columns") | own
     names = [column for column in spellings if column not in without]
     rows = [[spelled(spellings[column], item) for column in names] for item in items]
     return make_table(names, rows, described(name, "left"), list(described(name, "hidden")))

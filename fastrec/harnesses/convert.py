@@ -43,7 +43,7 @@ from fastrec.harnesses.log import NOT_SCORED, RunInfo, Sample, Score
 from fastrec.harnesses.metadata import NO_PLACE, FieldCounts, MetadataKeeper, row_of
 from fastrec.harnesses.values import OptionalNumber, Texts
 from fastrec.schemas.hashes import LIST_HASHES
-from fastrec.schemas.newest import SCHEMA
+from fastrec.schemas.newest import SCHEMA, Evaluation
 from fastrec.storage.base import Reader, read_at
 
 _LENGTH_BYTES = 8
@@ -134,7 +134,6 @@ NO_METRIC = "no metric matches --metric"
 _hash = LIST_HASHES["sha256"]
 ONE_ROW = 1 << 128
 _BINARY = (0.0, 1.0)
-_ENDS = (b',"is_correct":false}', b',"is_correct":true}')
 _NOT_SCORED = Score("", None, NOT_SCORED)
 
 
@@ -284,14 +283,15 @@ class Converter:
             self._keeper.left_out[name, NO_PLACE] += 1
         measured = self._member(b"token_usage", sample.token_usage)
         measured += self._member(b"performance", sample.performance)
-        ends: Sequence[bytes] = _ENDS
-        if sample.num_turns is not None or sample.tool_calls is not None:
-            counts = {"num_turns": sample.num_turns, "tool_calls_count": sample.tool_calls}
-            known = {name: count for name, count in counts.items() if count is not None}
-            ends = [end[:-1] + b"," + self._encode(known)[1:] for end in _ENDS]
+        evaluation = Evaluation(
+            score=0.0,
+            is_correct=False,
+            num_turns=sample.num_turns,
+            tool_calls_count=sample.tool_calls,
+        )
         bundled = []
         for score in scores:
-            bundled_score = self._bundled(score, sample.error, ends)
+            bundled_score = self._bundled(score, sample.error, evaluation)
             bundled.append(bundled_score)
             if self._by_sample and score.value is not None:
                 _, totals, _ = self._metrics[score.metric]
@@ -312,11 +312,8 @@ class Converter:
             self.result.row_sums[head] += ONE_ROW + xxh3_64_intdigest(row)
         return Bundle(question, answer, measured, details, bundled, head)
 
-    def _bundled(self, score: Score, error: str, ends: Sequence[bytes]) -> BundledScore:
-        """Encode and count a score.
-
-        `ends` are the ends of its evaluation if it is wrong and if it is correct.
-        """
+    def _bundled(self, score: Score, error: str, evaluation: Evaluation) -> BundledScore:
+        """Encode and count a score; all of a sample share the object that is encoded."""
         number, totals, full_marks = self._metrics.get(score.metric) or self._new_metric(
             score.metric
         )
@@ -331,8 +328,9 @@ class Converter:
             totals.sum += value
             if value not in (0, 1):
                 totals.graded = True
-        end = ends[value == full_marks and not error]
-        bundled_score = BundledScore(number, b',"evaluation":{"score":' + self._encode(value) + end)
+        evaluation.score = value
+        evaluation.is_correct = value == full_marks and not error
+        bundled_score = BundledScore(number, self._member(b"evaluation", evaluation))
         if error:
             self.result.errors += 1
             bundled_score.error = b',"error":' + self._encode(error)

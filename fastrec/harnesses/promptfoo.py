@@ -25,9 +25,9 @@ from fastrec.harnesses.log import (
     logs_by_name,
     tokens_of,
 )
-from fastrec.harnesses.transcripts import prompt_of
+from fastrec.harnesses.transcripts import prompt_of, time_of
 from fastrec.harnesses.values import Fields, as_object, number_of, spell, spelled
-from fastrec.schemas.newest import Input, Output, Performance
+from fastrec.schemas.newest import Input, Output
 
 _ERROR = 2  # `failureReason` of a call that failed; 1 is an assertion
 
@@ -88,7 +88,6 @@ def read(log: Log) -> Reading:
 def _sample_of(row: Fields) -> Sample:
     raw, formatted = prompt_of(row["prompt.raw"])
     said = row["response.output"]
-    latency = row.number("latencyMs")
     error = ""
     if row["failureReason"] == _ERROR or (row["error"] and row["gradingResult"] is None):
         error = row.text("error") or row.text("response.error") or "the call failed"
@@ -106,7 +105,7 @@ def _sample_of(row: Fields) -> Sample:
         token_usage=tokens_of(
             row["response.tokenUsage.prompt"], row["response.tokenUsage.completion"]
         ),
-        performance=None if latency is None or latency < 0 else Performance(latency_ms=latency),
+        performance=time_of(row["latencyMs"], 1),
         error=error,
         fields={
             **as_object(row["vars"]),

@@ -73,8 +73,8 @@ samples = st.builds(
     ),
     interaction_type=st.sampled_from(["single_turn", "multi_turn", "agentic"]),
     answers=answers,
-    num_turns=st.none() | st.integers(1, 9),
-    tool_calls=st.none() | st.integers(0, 9),
+    num_turns=st.just(UNSET) | st.integers(1, 9),
+    tool_calls=st.just(UNSET) | st.integers(0, 9),
     token_usage=st.none()
     | st.builds(
         TokenUsage, input_tokens=st.just(1), output_tokens=st.just(2), total_tokens=st.just(3)
@@ -113,8 +113,8 @@ def expected(sample: Sample, score: Score, graded: frozenset[str]) -> bytes:
         evaluation=Evaluation(
             score=value,
             is_correct=value == 1 and not error and score.metric != "lower",
-            num_turns=_set(sample.num_turns),
-            tool_calls_count=_set(sample.tool_calls),
+            num_turns=sample.num_turns,
+            tool_calls_count=sample.tool_calls,
         ),
         token_usage=_set(sample.token_usage),
         performance=_set(sample.performance),

@@ -201,7 +201,7 @@ def canonical(perturbation: Perturbation) -> str:
     >>> canonical({"name": "typos", "prob": 0.1, "seed": None})
     '{"name":"typos","prob":0.1}'
     """
-    fields = {name: value for name, value in sorted(perturbation.items()) if value is not None}
+    fields = {name: value for name, value in perturbation.items() if value is not None}
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 

@@ -50,21 +50,16 @@ from fastrec.harnesses.values import (
     as_object,
     decoder,
     explaining,
+    number_of,
+    spell,
     spelled,
+    value_at,
 )
 
 __all__ = ["plan", "role_of", "samples"]
 
 
 # The header is `header.json`, `_journal/start.json`, or the document without its samples.
-
-
-class Named(LogObject):
-    name: OptionalText = None
-
-
-class Config(LogObject):
-    epochs: OptionalInt = None
 
 
 class ScorerSpec(LogObject):
@@ -78,8 +73,8 @@ class Spec(LogObject):
     created: str
     run_id: OptionalText = None
     eval_id: OptionalText = None
-    dataset: Named | None = None
-    config: Config | None = None
+    dataset: Any = None
+    config: Any = None
     packages: JsonObject | None = None
     scorers: list[ScorerSpec] | None = None
 
@@ -107,7 +102,7 @@ class Results(LogObject):
     logged_samples: OptionalInt = None
     early_stopping: Any = None
     scores: list[Entry] | None = None
-    scorer: Named | None = None  # instead of `scores`, with `metrics`, in logs of 2024
+    scorer: Any = None  # instead of `scores`, with `metrics`, in logs of 2024
     metrics: dict[str, Metric] | None = None
 
 
@@ -137,7 +132,7 @@ class Header(LogObject):
         if results is None:
             return []
         if results.scores is None and results.scorer is not None:
-            name = results.scorer.name or ""
+            name = spell(value_at(results.scorer, "name") or "")
             return [Entry(name=name, scorer=name, metrics=results.metrics or {})]
         return results.scores or []
 
@@ -163,7 +158,7 @@ def _run_of(header: Header, seen: Seen) -> RunInfo:
     metadata = {
         "eval_id": spec.eval_id,
         "run_id": spec.run_id,
-        "dataset": (spec.dataset.name if spec.dataset else None),
+        "dataset": value_at(spec.dataset, "name"),
     }
     lower = (
         _resolve(entry, seen)
@@ -223,7 +218,7 @@ def figures_of(header: Header, seen: Seen) -> Figures:
     """The means that the records have to reproduce, and why the other figures are not compared."""
     means: list[Aggregate] = []
     not_compared: Texts = {}
-    epochs = (header.eval.config.epochs if header.eval.config else None) or 1
+    epochs = int(number_of(value_at(header.eval.config, "epochs")) or 1)
     for entry in header.entries:
         scorer, key = _resolve(entry, seen)
         metric = f"{scorer}:{key}" if key else scorer

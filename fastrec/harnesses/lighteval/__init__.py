@@ -31,12 +31,14 @@ from fastrec.harnesses.log import (
     BadLog,
     Figures,
     Files,
-    FoundFile,
     Grouped,
     Log,
     LogPlan,
+    Run,
     RunInfo,
     Sample,
+    date_in,
+    runs_in,
 )
 from fastrec.harnesses.values import (
     Fields,
@@ -50,13 +52,11 @@ from fastrec.sources.formats import PARQUET_MAGIC, parquet_module
 from fastrec.storage import base_name
 
 _DETAILS = "details"
-_RESULTS = "results"
 
 LAYOUTS = (
     frozenset({"doc", "model_response", "metric"}),
     frozenset({"example", "metrics", "predictions"}),
 )
-_DATE = r"\d{4}-\d\d-\d\dT\d\d[-:_]\d\d[-:_]\d\d(?:\.\d+)?"
 _NAME_OF_DETAILS = r"(?:details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:_-]+)?\.parquet"
 _NOT_PART = r"[^0-9A-Za-z]+"
 _ADVICE = "give the results_<date>.json of its run, too: it names the model"
@@ -116,19 +116,9 @@ def read_results(path: str) -> Results:
     return Results(read_object(path, "file with results of lighteval"))
 
 
-class _Run(msgspec.Struct):
-    file: FoundFile
-    results: Results
-    date: str
-
-
 def logs_of(files: Files) -> Grouped:
     grouped = Grouped()
-    runs = []
-    for file in files:
-        if file.role == _RESULTS:
-            with grouped.collecting_bad():
-                runs.append(_Run(file, read_results(file.path), date_of(file.path)))
+    runs = runs_in(files, read_results, grouped)
     for file in files:
         if file.role == _DETAILS:
             with grouped.collecting_bad():
@@ -146,13 +136,13 @@ def logs_of(files: Files) -> Grouped:
     return grouped
 
 
-def _find(path: str, runs: Sequence[_Run]) -> _Run:
+def _find(path: str, runs: Sequence[Run]) -> Run:
     """Find the results that belong to details.
 
     LogError if there are none, or the details are damaged.
     """
     task = parquet_module(path).first_task(path)
-    date = date_of(path)
+    date = date_in(path)
     found = [run for run in runs if not date or not run.date or run.date == date]
     if not found:
         other = f"; the results found are of other runs than {date}" if runs else ""
@@ -178,18 +168,6 @@ def _shared(path: str, other: str) -> int:
     """The number of folders at the start of both paths."""
     folders = (path.split("/")[:-1], other.split("/")[:-1])
     return len(commonprefix(folders))  # noqa: RUF071 - compares folders, not letters
-
-
-def date_of(path: str) -> str:
-    """The date in the name of a file, which lighteval writes with `-` instead of `:`.
-
-    Empty if there is none.
-
-    >>> date_of("results_2026-08-10T17-22-11.385681.json")
-    '2026-08-10T17:22:11.385681'
-    """
-    found = re.findall(_DATE, base_name(path))
-    return f"{found[-1][:13]}:{found[-1][14:16]}:{found[-1][17:]}" if found else ""
 
 
 def named_task(path: str, tasks: Sequence[str]) -> str:
@@ -278,7 +256,7 @@ def _started(results: Results, paths: Iterable[str]) -> str:
     if isinstance(clock, int | float) and _FIRST_SECOND < clock < 10 * _FIRST_SECOND:
         return datetime.fromtimestamp(clock, UTC).isoformat()
     for path in paths:
-        if date := date_of(path):
+        if date := date_in(path):
             return date
     return "" if clock is None else str(clock)
 

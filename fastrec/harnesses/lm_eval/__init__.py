@@ -13,7 +13,6 @@ import msgspec
 from fastrec.errors import LogError
 from fastrec.harnesses.lm_eval.files import (
     Results,
-    date_in,
     is_array,
     logs_of,
     metric_keys,
@@ -25,7 +24,7 @@ from fastrec.harnesses.lm_eval.files import (
     task_hash,
 )
 from fastrec.harnesses.lm_eval.sample import SampleMaker, TaskSetup, metric_id
-from fastrec.harnesses.log import Aggregate, Figures, Log, LogPlan, RunInfo, Sample
+from fastrec.harnesses.log import Aggregate, Figures, Log, LogPlan, RunInfo, Sample, date_in
 from fastrec.harnesses.values import (
     Fields,
     JsonObject,

@@ -27,7 +27,7 @@ from xxhash import xxh3_64
 from fastrec.errors import LogError, ShardError, shown
 from fastrec.harnesses.files import open_plain, read_text
 from fastrec.harnesses.json_array import JsonArray
-from fastrec.harnesses.log import BadLog, Files, FoundFile, Grouped, Log
+from fastrec.harnesses.log import BadLog, Files, FoundFile, Grouped, Log, Run, date_in, runs_in
 from fastrec.harnesses.recognise import head_of
 from fastrec.harnesses.values import (
     REFUSALS,
@@ -41,7 +41,7 @@ from fastrec.harnesses.values import (
 )
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
-from fastrec.storage import parent_of
+from fastrec.storage import base_name, parent_of
 
 _CHUNK = 64 << 10  # text decoded at a time: its samples fit into the processor's cache
 _LONGEST = 64 << 20  # bytes of a line: two jobs hold it several times
@@ -175,13 +175,10 @@ def metric_keys(figures: JsonObject) -> list[tuple[str, str]]:
     ]
 
 
-_SAMPLES = "samples"
-_RESULTS = "results"
-
 # Pairing samples with the results of their run, and finding the task of each.
 
-_SUFFIX = re.compile(r"(?:\.(?:jsonl|ndjson|json|zst|zstd|gz|gzip|bz2|xz))+$", re.IGNORECASE)
-_DATE = r"_?(\d{4}-\d\d-\d\dT\d\d[-:]\d\d[-:]\d\d(?:\.\d+)?)$"
+_SUFFIX = r"(?i)(?:\.(?:jsonl|ndjson|json|zst|zstd|gz|gzip|bz2|xz))+$"
+_DATE = r"_?\d{4}-\d\d-\d\dT\d\d[-:]\d\d[-:]\d\d(?:\.\d+)?$"
 _ODD = r"\W"
 
 _NO_RESULTS = (
@@ -189,12 +186,6 @@ _NO_RESULTS = (
     "unknown: "
     "put results_<date>.json into its directory, and import the directory"
 )
-
-
-class _Run(msgspec.Struct):
-    file: FoundFile
-    results: Results
-    date: str
 
 
 class _Hashes(msgspec.Struct):
@@ -209,16 +200,13 @@ _decode_keys = decoder(dict[str, msgspec.Raw])
 
 def logs_of(files: Files) -> Grouped:
     found = Grouped()
-    runs: defaultdict[str, list[_Run]] = defaultdict(list)
-    for file in files:
-        if file.role == _RESULTS:
-            with found.collecting_bad():
-                run = _Run(file, read_results(file.path), date_in(file.path))
-                runs[parent_of(file.path)].append(run)
+    runs: defaultdict[str, list[Run]] = defaultdict(list)
+    for run in runs_in(files, read_results, found):
+        runs[parent_of(run.file.path)].append(run)
     broken = {parent_of(bad.path): bad.path for bad in found.bad}
     used: dict[tuple[str, str], str] = {}
     for file in files:
-        if file.role == _SAMPLES:
+        if file.role == "samples":
             directory = parent_of(file.path)
             problem = _add(file, runs.get(directory) or _of_same_date(file, runs), used, found)
             if problem and directory in broken:
@@ -236,7 +224,7 @@ def logs_of(files: Files) -> Grouped:
     return found
 
 
-def _of_same_date(file: FoundFile, runs: Mapping[str, Sequence[_Run]]) -> list[_Run]:
+def _of_same_date(file: FoundFile, runs: Mapping[str, Sequence[Run]]) -> list[Run]:
     """The results of the same microsecond in another directory, as on the Hub."""
     date = date_in(file.path)
     same = [run for there in runs.values() for run in there if run.date == date and "." in date]
@@ -244,7 +232,7 @@ def _of_same_date(file: FoundFile, runs: Mapping[str, Sequence[_Run]]) -> list[_
 
 
 def _add(
-    file: FoundFile, runs: Sequence[_Run], used: dict[tuple[str, str], str], found: Grouped
+    file: FoundFile, runs: Sequence[Run], used: dict[tuple[str, str], str], found: Grouped
 ) -> str:
     """Add the log of a file of samples; return why it has none, if so."""
     if not runs:
@@ -268,7 +256,7 @@ def _add(
     return ""
 
 
-def _by_name(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
+def _by_name(path: str, runs: Sequence[Run]) -> tuple[Run, str] | None:
     """The run and the task that a file name tells, if it tells exactly one."""
     date = date_in(path)
     same_date = [run for run in runs if run.date == date]
@@ -283,7 +271,8 @@ def _by_name(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
 
 
 def _task_in(path: str, tasks: Sequence[str]) -> str:
-    name = re.sub(_ODD, "_", re.sub(_DATE, "", _stem(path)))
+    stem = re.sub(_SUFFIX, "", base_name(path))
+    name = re.sub(_ODD, "_", re.sub(_DATE, "", stem))
     plain = {re.sub(_ODD, "_", task): task for task in tasks}
     if name.startswith("samples_"):
         return plain.get(name.removeprefix("samples_"), "")
@@ -292,7 +281,7 @@ def _task_in(path: str, tasks: Sequence[str]) -> str:
     )
 
 
-def _by_content(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
+def _by_content(path: str, runs: Sequence[Run]) -> tuple[Run, str] | None:
     """The run whose results state the hash of these samples; or the only task that there is."""
     stated = {text: (run, task) for run in runs for task, text in _hashes_of(run.results).items()}
     if stated and (pair := stated.get(task_hash(path))):
@@ -324,20 +313,3 @@ def task_hash(path: str) -> str:
         row = _decode_hashes(line)
         digest.update(f"{row.doc_hash}{row.prompt_hash}{row.target_hash}".encode())
     return digest.hexdigest()
-
-
-def date_in(path: str) -> str:
-    """The date at the end of a file name, with colons; empty if there is none.
-
-    >>> date_in("out/samples_mmlu_pro_2024-11-28T01-02-03.456789.jsonl.zst")
-    '2024-11-28T01:02:03.456789'
-    """
-    found = re.search(_DATE, _stem(path))
-    if not found:
-        return ""
-    day, _, time = found[1].partition("T")
-    return f"{day}T{time.replace('-', ':')}"
-
-
-def _stem(path: str) -> str:
-    return _SUFFIX.sub("", path.rpartition("/")[2])
