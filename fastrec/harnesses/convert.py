@@ -41,9 +41,9 @@ from xxhash import xxh3_64_intdigest
 from fastrec.filters import matches_any
 from fastrec.harnesses.log import NOT_SCORED, RunInfo, Sample, Score
 from fastrec.harnesses.metadata import NO_PLACE, FieldCounts, MetadataKeeper, row_of
-from fastrec.harnesses.values import OptionalNumber, Texts
+from fastrec.harnesses.values import OptionalNumber, Texts, encode, spelled
 from fastrec.schemas.hashes import LIST_HASHES
-from fastrec.schemas.newest import SCHEMA, Evaluation
+from fastrec.schemas.newest import SCHEMA, AnswerAttribution, Evaluation, Output
 from fastrec.storage.base import Reader, read_at
 
 _LENGTH_BYTES = 8
@@ -80,7 +80,6 @@ class LineMaker:
 
         `notes` has what metadata say about a metric, such as that it is graded.
         """
-        encode = msgspec.json.encode
         self._head = head
         self._names = [
             b',"evaluation_result_id":' + encode(name) if name else b"" for name in metrics
@@ -158,6 +157,8 @@ def reducer_of(text: str) -> tuple[str, int]:
 
 
 class MetricTotals(msgspec.Struct):
+    number: int = 0  # its position among the metrics of the slice
+    full_marks: OptionalNumber = None  # the score that is correct
     records: int = 0
     scored: int = 0  # records whose score is a number
     sum: float = 0.0
@@ -228,7 +229,6 @@ class Converted(msgspec.Struct):
 _COUNTED = (
     "samples", "records", "errors", "left_out", "metrics_left_out", "fields_left_out", "row_sums",
 )  # fmt: skip
-_Metric = tuple[int, MetricTotals, float | None]  # position, totals, the score that is correct
 
 
 class Converter:
@@ -252,14 +252,9 @@ class Converter:
         self._by_sample = by_sample
         self._run = run
         self._patterns = tuple(patterns)
-        self._common = (
-            {"harness": harness}
-            | ({"harness_version": run.version} if run.version else {})
-            | run.metadata
-        )
-        self._encode = msgspec.json.Encoder().encode
+        version = spelled({"harness_version": run.version})
+        self._common = {"harness": harness} | version | run.metadata
         self._heads: dict[tuple[str, str], bytes] = {}
-        self._metrics: dict[str, _Metric] = {}
         self._no_metadata = self._metadata({})
         self._keeper = MetadataKeeper(harness, chosen)
         self.result = Converted(
@@ -281,8 +276,8 @@ class Converter:
             metadata = metadata | self._keeper.keep(sample.fields, sample.input, "sample")
         for name in sample.unread:
             self._keeper.left_out[name, NO_PLACE] += 1
-        measured = self._member(b"token_usage", sample.token_usage)
-        measured += self._member(b"performance", sample.performance)
+        measured = _member(b"token_usage", sample.token_usage)
+        measured += _member(b"performance", sample.performance)
         evaluation = Evaluation(
             score=0.0,
             is_correct=False,
@@ -294,15 +289,19 @@ class Converter:
             bundled_score = self._bundled(score, sample.error, evaluation)
             bundled.append(bundled_score)
             if self._by_sample and score.value is not None:
-                _, totals, _ = self._metrics[score.metric]
+                totals = self.result.metrics[score.metric]
                 totals.by_sample.setdefault(sample.sample_id or "", []).append(score.value)
             if score.output is not None or score.answers is not None:
-                bundled_score.answer = self._answer(sample, score)
+                bundled_score.answer = _answer(
+                    sample,
+                    score.output or sample.output,
+                    sample.answers if score.answers is None else score.answers,
+                )
             if score.metadata or score.fields:
                 kept = self._keeper.keep(score.fields, sample.input, "score", metadata)
                 bundled_score.metadata = self._metadata(metadata | score.metadata | kept)
-        question = self._question(sample)
-        answer = self._answer(sample)
+        question = _question(sample)
+        answer = _answer(sample, sample.output, sample.answers)
         details = self._metadata(metadata) if metadata else self._no_metadata
         head = b""
         if sample.run:
@@ -314,9 +313,7 @@ class Converter:
 
     def _bundled(self, score: Score, error: str, evaluation: Evaluation) -> BundledScore:
         """Encode and count a score; all of a sample share the object that is encoded."""
-        number, totals, full_marks = self._metrics.get(score.metric) or self._new_metric(
-            score.metric
-        )
+        totals = self.result.metrics.get(score.metric) or self._new_metric(score.metric)
         totals.records += 1
         value = score.value
         if value is None:
@@ -329,12 +326,11 @@ class Converter:
             if value not in (0, 1):
                 totals.graded = True
         evaluation.score = value
-        evaluation.is_correct = value == full_marks and not error
-        bundled_score = BundledScore(number, self._member(b"evaluation", evaluation))
-        if error:
-            self.result.errors += 1
-            bundled_score.error = b',"error":' + self._encode(error)
-        return bundled_score
+        evaluation.is_correct = value == totals.full_marks and not error
+        self.result.errors += bool(error)
+        return BundledScore(
+            totals.number, _member(b"evaluation", evaluation), _member(b"error", error or None)
+        )
 
     def leave_out(self, reason: str) -> None:
         self.result.samples += 1
@@ -352,50 +348,25 @@ class Converter:
                 "model_id": run.model,
                 "evaluation_name": run.task,
             }
-            self._heads[names] = self._encode(head)[:-1]
+            self._heads[names] = encode(head)[:-1]
         return self._heads[names]
 
-    def _new_metric(self, name: str) -> _Metric:
+    def _new_metric(self, name: str) -> MetricTotals:
         can_be_correct = (
             name not in self._run.lower_is_better and row_of(self._common["harness"], name) is None
         )
         scale = self._run.scales.get(name, _BINARY)
-        totals = self.result.metrics[name] = MetricTotals(
-            graded=(not can_be_correct or scale != _BINARY)
+        metrics = self.result.metrics
+        totals = metrics[name] = MetricTotals(
+            number=len(metrics),
+            full_marks=scale[1] if can_be_correct else None,
+            graded=not can_be_correct or scale != _BINARY,
         )
-        full_marks = scale[1] if can_be_correct else None
-        found = self._metrics[name] = (len(self._metrics), totals, full_marks)
-        return found
-
-    def _question(self, sample: Sample) -> bytes:
-        encode = self._encode
-        asked = sample.input
-        spelled = encode(asked)
-        has_more = asked.formatted is not UNSET or asked.choices is not UNSET
-        if has_more or not spelled.isascii() or b"\x7f" in spelled:
-            digest = _hash(asked.raw, asked.reference)
-        else:  # it is what the recipe hashes
-            digest = sha256(spelled).hexdigest()
-        name = digest[:16] if sample.sample_id is None else sample.sample_id
-        return b',"sample_id":%b,"sample_hash":"%b","interaction_type":"%b","input":%b' % (
-            encode(name),
-            digest.encode(),
-            sample.interaction_type.encode(),
-            spelled,
-        )
-
-    def _answer(self, sample: Sample, score: Score | None = None) -> bytes:
-        output = sample.output if score is None or score.output is None else score.output
-        answers = sample.answers if score is None or score.answers is None else score.answers
-        said = self._member(b"output", output) + self._member(b"messages", sample.messages)
-        return said + b',"answer_attribution":' + (self._encode(answers) if answers else b"[]")
-
-    def _member(self, name: bytes, value: Any) -> bytes:
-        return b"" if value is None else b',"%b":%b' % (name, self._encode(value))
+        return totals
 
     def _metadata(self, own: Texts) -> bytes:
         """Encode the metadata without its last bracket."""
-        return b',"metadata":' + self._encode(self._common | own)[:-1]
+        return _member(b"metadata", self._common | own)[:-1]
 
     def _is_wanted(self, metric: str) -> bool:
         """Tell whether a metric, or its name without the variant, matches a pattern."""
@@ -404,3 +375,29 @@ class Converter:
         if not wanted:
             self.result.metrics_left_out[metric] += 1
         return wanted
+
+
+def _member(name: bytes, value: Any) -> bytes:
+    return b"" if value is None else b',"%b":%b' % (name, encode(value))
+
+
+def _question(sample: Sample) -> bytes:
+    asked = sample.input
+    text = encode(asked)
+    has_more = asked.formatted is not UNSET or asked.choices is not UNSET
+    if has_more or not text.isascii() or b"\x7f" in text:
+        digest = _hash(asked.raw, asked.reference)
+    else:  # it is what the recipe hashes
+        digest = sha256(text).hexdigest()
+    name = digest[:16] if sample.sample_id is None else sample.sample_id
+    return b',"sample_id":%b,"sample_hash":"%b","interaction_type":"%b","input":%b' % (
+        encode(name),
+        digest.encode(),
+        sample.interaction_type.encode(),
+        text,
+    )
+
+
+def _answer(sample: Sample, output: Output | None, answers: Sequence[AnswerAttribution]) -> bytes:
+    said = _member(b"output", output) + _member(b"messages", sample.messages)
+    return said + _member(b"answer_attribution", answers)
