@@ -180,6 +180,11 @@ class Fields(JsonObject):
     def number(self, path: str) -> float | None:
         return number_of(self[path])
 
+    def count(self, path: str) -> int | None:
+        """An integer; None for any other value."""
+        value = self[path]
+        return value if isinstance(value, int) else None
+
     def objects(self, path: str) -> list[Fields]:
         """The objects of a list; what is none is skipped."""
         return [Fields(item) for item in as_list(self[path]) if isinstance(item, dict)]

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from xxhash import xxh3_64
 
 from fastrec.errors import LogError
+from fastrec.harnesses.files import read_text
 from fastrec.harnesses.lm_eval.files import (
     Results,
     is_array,
@@ -81,7 +83,7 @@ def plan(log: Log) -> LogPlan:
     task = log.task
     results = read_results(log.files[1].path)
     figures = results.figures(task)
-    settings = results.settings(task)
+    settings = as_object(results.of_task("configs", task))
     setup = _setup_of(figures, settings)
     shard = shard_at(path)
     is_one_slice = is_array(path) or (len(setup.filters) > 1 and not _names_filters(path))
@@ -129,17 +131,17 @@ def _run_of(results: Results, log: Log, lower: frozenset[str]) -> RunInfo:
         results.started
         or date_in(log.files[1].path)
         or date_in(log.path)
-        or f"undated-{results.digest}"
+        or f"undated-{xxh3_64(read_text(log.files[1].path)).hexdigest()}"
     )
     about = {
-        "num_fewshot": results.of_task("n_shot", log.task),
+        "num_fewshot": results.of_task("n-shot", log.task),
         "task_version": results.of_task("versions", log.task),
     }
     return RunInfo(
         task=log.task,
         model=model,
         started=started,
-        version=spell(results.lm_eval_version) if results.lm_eval_version else "",
+        version=results.text("lm_eval_version"),
         metadata={key: spell(value) for key, value in about.items() if value is not None},
         lower_is_better=lower,
     )
@@ -158,7 +160,7 @@ def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[OptionalInt
     for key in ("sample_len", "samples"):
         if isinstance(count := figures.get(key), int) and count:  # 0 if nothing was scored
             return count * filters, []
-    count = as_object(results.of_task("n_samples", log.task)).get("effective")
+    count = as_object(results.of_task("n-samples", log.task)).get("effective")
     if not isinstance(count, int) or not count:
         return None, []
     # Of a run of chosen documents (--samples), the file states how many there are. The hash proves

@@ -22,21 +22,18 @@ from operator import itemgetter
 from typing import Any
 
 import msgspec
-from xxhash import xxh3_64
 
 from fastrec.errors import LogError, ShardError, shown
-from fastrec.harnesses.files import open_plain, read_text
+from fastrec.harnesses.files import open_plain, read_document
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import BadLog, Files, FoundFile, Grouped, Log, Run, date_in, runs_in
 from fastrec.harnesses.recognise import head_of
 from fastrec.harnesses.values import (
-    REFUSALS,
     Fields,
     JsonObject,
     Texts,
     as_object,
     decoder,
-    explaining,
     spell,
 )
 from fastrec.sources.lines import Chunk, LongLine
@@ -88,22 +85,8 @@ def place_of(piece: Slice, number: int) -> str:
 _NAMES = ("peft", "delta", "pretrained", "model", "path", "engine")
 
 
-class Results(msgspec.Struct, kw_only=True):
+class Results(Fields):
     """The `results_<date>.json` of a run."""
-
-    results: dict[str, JsonObject | None]  # by task or group: the figures, as `metric,filter`
-    configs: dict[str, msgspec.Raw] = {}  # by task, without groups
-    config: JsonObject | None = None
-    versions: Any = None
-    n_shot: Any = msgspec.field(name="n-shot", default=None)
-    n_samples: Any = msgspec.field(name="n-samples", default=None)
-    higher_is_better: Any = None
-    task_hashes: Any = None
-    date: Any = None
-    lm_eval_version: Any = None
-    model_name: Any = None
-    model_name_sanitized: Any = None
-    digest: str = ""  # of the text
 
     @property
     def tasks(self) -> list[str]:
@@ -111,55 +94,46 @@ class Results(msgspec.Struct, kw_only=True):
 
         Groups are among them only if the file does not tell them apart.
         """
-        return list(self.configs or map(_plain_name, self.results))
+        return list(as_object(self["configs"]) or map(_plain_name, as_object(self["results"])))
 
-    def figures(self, task: str) -> JsonObject:
+    def figures(self, task: str) -> Fields:
+        """The figures of a task or group, as `metric,filter`."""
+        stated = as_object(self["results"])
         # version 0.4.0 indented the names of tasks that belong to a group
-        plain = {_plain_name(name): figures for name, figures in reversed(self.results.items())}
-        return self.results.get(task) or plain.get(task) or {}
-
-    def settings(self, task: str) -> Fields:
-        try:
-            return as_object(msgspec.json.decode(self.configs.get(task, b"null")))
-        except REFUSALS:
-            return Fields()
+        plain = {_plain_name(name): figures for name, figures in reversed(stated.items())}
+        return as_object(stated.get(task) or plain.get(task))
 
     def of_task(self, name: str, task: str) -> Any:
-        return as_object(getattr(self, name)).get(task)
+        """What one of its tables says about a task."""
+        return as_object(self[name]).get(task)
 
     @property
     def started(self) -> str:
-        return "" if self.date in (None, "NaN") else spell(self.date)
-
-
-_decode = decoder(Results)
+        return "" if self["date"] in (None, "NaN") else spell(self["date"])
 
 
 def _plain_name(name: str) -> str:
     return name.lstrip(" -")
 
 
+_decode = decoder(JsonObject)
+
+
 def read_results(path: str) -> Results:
-    text = read_text(path)
-    with explaining(path, "is damaged, or not a results file of lm-eval"):
-        found = _decode(text)
-    found.digest = xxh3_64(text).hexdigest()
-    return found
+    return Results(read_document(path, _decode, "is damaged, or not a results file of lm-eval"))
 
 
 def model_of(results: Results) -> str:
     """The model of a run; empty if the file does not name one.
 
-    >>> config = {"model": "hf", "model_args": "pretrained=org/m,dtype=float16"}
-    >>> model_of(msgspec.convert({"results": {}, "config": config}, Results))
+    >>> model_of(Results(config={"model": "hf", "model_args": "pretrained=org/m,dtype=float16"}))
     'org/m'
     """
-    config = results.config or {}
-    given = config.get("model_args")
+    given = results["config.model_args"]
     if isinstance(given, str):
         given = dict(argument.strip().partition("=")[::2] for argument in given.split(","))
     names = [as_object(given).get(name) for name in _NAMES]
-    names += [results.model_name, results.model_name_sanitized, config.get("model")]
+    names += [results[name] for name in ("model_name", "model_name_sanitized", "config.model")]
     return next((spell(name) for name in names if name), "")
 
 
@@ -299,7 +273,9 @@ def _by_content(path: str, runs: Sequence[Run]) -> tuple[Run, str] | None:
 
 def _hashes_of(results: Results) -> Texts:
     return {
-        task: text for task, text in as_object(results.task_hashes).items() if isinstance(text, str)
+        task: text
+        for task, text in as_object(results["task_hashes"]).items()
+        if isinstance(text, str)
     }
 
 
