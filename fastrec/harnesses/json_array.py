@@ -16,7 +16,7 @@ import msgspec
 from stringzilla import find
 
 from fastrec.errors import LogError
-from fastrec.harnesses.values import BOM, OptionalText, decoder, explaining
+from fastrec.harnesses.values import BOM, Buffer, OptionalText, decoder, explaining
 
 Item = tuple[int, int, Any]  # its start, its size and its value
 
@@ -65,7 +65,7 @@ class JsonArray:
     path: str
     read: Callable[[int], bytes]  # returns up to so many bytes, none at the end
     key: OptionalText
-    decode: Callable[[bytes | memoryview], Any] = _decode_raw
+    decode: Callable[[Buffer], Any] = _decode_raw
     block_bytes: int = 1 << 20
     max_held: int = 512 << 20  # a value of more bytes is refused
     # After the walk: the document with an empty array, or as it is if it has no such array.

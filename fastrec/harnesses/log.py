@@ -302,12 +302,13 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
 
 
 # A small log: what it says about its run, and its samples, which are read when they are needed.
-Reading = tuple[LogPlan, Iterable[Sample | str]]
+Samples = Iterable[Sample | str]  # a text says why a sample is left out
+Reading = tuple[LogPlan, Samples]
 
 NOT_SCORED = "the log has no score for this sample"
 
 
-def with_every_metric(samples: Iterable[Sample | str]) -> list[Sample | str]:
+def with_every_metric(samples: Samples) -> list[Sample | str]:
     """Give samples without a score an error for each metric that other samples have."""
     found = list(samples)
     whole = [sample for sample in found if isinstance(sample, Sample)]

@@ -30,6 +30,8 @@ from fastrec.harnesses.log import (
 from fastrec.harnesses.values import Fields, as_list, spell, texts_of
 from fastrec.schemas.newest import Input, Message, Output
 
+ById = dict[str, Fields]  # the rows of a file, by the id of their question
+
 
 def logs_of(files: Files) -> Grouped:
     by_role: FilesByRole = defaultdict(list)
@@ -74,7 +76,7 @@ def _names(file: FoundFile, key: str) -> list[str]:
     return list(dict.fromkeys(spell(row[key]) for row in _rows(file)))
 
 
-def judged_rows(log: Log) -> tuple[list[Fields], dict[str, Fields], dict[str, Fields]]:
+def judged_rows(log: Log) -> tuple[list[Fields], ById, ById]:
     """The judgements on a model; what was asked and what it said, by the id of the question."""
     judgements, asked, said = map(_rows, log.files)
     return (

@@ -60,7 +60,7 @@ def read(log: Log) -> Reading:
     number = row["promptIdx"]
     prompt = as_object(document[f"results.prompts.{number}"])
     passed, failed, errors = (
-        int(prompt.number(f"metrics.test{name}Count") or 0) for name in ("Pass", "Fail", "Error")
+        prompt.count(f"metrics.test{name}Count") or 0 for name in ("Pass", "Fail", "Error")
     )
     judged = passed + failed
     share = (

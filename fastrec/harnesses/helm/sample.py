@@ -21,6 +21,7 @@ from fastrec.harnesses.log import (
     Log,
     RunInfo,
     Sample,
+    Samples,
     Score,
     extracted,
     tokens_of,
@@ -477,7 +478,7 @@ _decode_requests = decoder(list[RequestState])
 _decode_entries = decoder(list[Entry])
 
 
-def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterable[Sample | str]:
+def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Samples:
     """Read the samples of a slice: requests and scores of the same key become one sample.
 
     Metrics depend on the perturbation and the split, so samples without scores get the metrics of

@@ -29,13 +29,14 @@ from fastrec.harnesses.log import Sample, Score, extracted
 from fastrec.harnesses.values import (
     JsonObject,
     Names,
-    OptionalInt,
     OptionalNumber,
     OptionalText,
     Texts,
+    as_object,
     number_in,
     spell,
     spelled,
+    value_at,
 )
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, Performance, TokenUsage
 
@@ -47,15 +48,6 @@ SKIPPED = (
 )  # fields of a sample that are looked at, but not read
 
 
-class Usage(LogObject):
-    input_tokens: OptionalInt = None
-    output_tokens: OptionalInt = None
-    total_tokens: OptionalInt = None
-    input_tokens_cache_write: OptionalInt = None
-    input_tokens_cache_read: OptionalInt = None
-    reasoning_tokens: OptionalInt = None
-
-
 class Choice(LogObject):
     message: LoggedMessage
     stop_reason: OptionalText = None
@@ -64,7 +56,7 @@ class Choice(LogObject):
 class ModelOutput(LogObject):
     choices: list[Choice] = []
     completion: OptionalText = None
-    usage: Usage | None = None
+    usage: JsonObject | None = None
     error: OptionalText = None
 
 
@@ -91,7 +83,7 @@ class LoggedSample(LogObject):
     output: ModelOutput | None = None
     scores: dict[str, SampleScore] | None = None
     score: SampleScore | None = None  # instead of `scores`, in logs of 2024
-    model_usage: dict[str, Usage] | None = None
+    model_usage: dict[str, JsonObject] | None = None
     total_time: OptionalNumber = None
     working_time: OptionalNumber = None
     uuid: OptionalText = None
@@ -134,22 +126,20 @@ def _token_usage_of(sample: LoggedSample, events: Callable[[], Any]) -> TokenUsa
     return _sum(usages) if usages else None
 
 
-def _usages_in(events: Iterable[Any] | None) -> Iterator[Usage]:
+def _usages_in(events: Iterable[Any] | None) -> Iterator[JsonObject]:
     """Yield the tokens of each call of a model, also of those inside of tools and subtasks."""
     for event in events or ():
-        if event.event == "model" and isinstance(event.output, dict):
-            usage = event.output.get("usage")
-            if isinstance(usage, dict):
-                yield msgspec.convert(usage, Usage)
+        if event.event == "model" and (usage := as_object(value_at(event.output, "usage"))):
+            yield usage
         yield from _usages_in(event.events)
 
 
-def _sum(usages: Iterable[Usage]) -> TokenUsage:
+def _sum(usages: Iterable[JsonObject]) -> TokenUsage:
     total = TokenUsage(input_tokens=0, output_tokens=0, total_tokens=0)
     for usage in usages:
-        for name in usage.__struct_fields__:
-            count = getattr(usage, name)
-            if count is not None:
+        for name in total.__struct_fields__:
+            count = usage.get(name)
+            if isinstance(count, int):
                 setattr(total, name, (getattr(total, name) or 0) + max(count, 0))
     return total
 

@@ -47,6 +47,9 @@ from fastrec.harnesses.values import (
     as_list,
     as_object,
     number_of,
+    spell,
+    spelled,
+    texts_of,
 )
 from fastrec.sources.formats import PARQUET_MAGIC, parquet_module
 from fastrec.storage import base_name
@@ -287,17 +290,15 @@ def _flat_task(path: str, results: Results, parquet: Any, *, is_flat: bool) -> s
 
 
 def _metadata(results: Results, task: str) -> Texts:
-    metadata = {}
-    splits = results.config_of(task).get("evaluation_splits")
-    if isinstance(splits, list) and splits and all(isinstance(split, str) for split in splits):
-        metadata["split"] = ",".join(splits)
-    version = as_object(results["versions"]).get(task, results.config_of(task).get("version"))
-    if isinstance(version, int | float | str) and str(version):
-        metadata["task_version"] = str(version)
+    config = results.config_of(task)
+    version = as_object(results["versions"]).get(task, config["version"])
     shots = task.rpartition("|")[2]
-    if shots.isdigit():
-        metadata["num_fewshot"] = shots
-    return metadata
+    metadata = {
+        "split": ",".join(texts_of(config["evaluation_splits"])),
+        "task_version": "" if version is None else spell(version),
+        "num_fewshot": shots if shots.isdigit() else "",
+    }
+    return spelled(metadata)
 
 
 def _aggregates(results: Results, task: str, metrics: Metrics, scored: list[str]) -> Figures:

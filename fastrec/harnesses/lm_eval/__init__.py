@@ -31,7 +31,6 @@ from fastrec.harnesses.values import (
     Fields,
     JsonObject,
     OptionalInt,
-    OptionalText,
     as_object,
     decoder,
     explaining,
@@ -71,11 +70,7 @@ class LogSlice(msgspec.Struct, frozen=True):
     setup: TaskSetup
 
 
-class _Named(msgspec.Struct):
-    filter: OptionalText = None
-
-
-_decode_named = decoder(_Named)
+_decode = decoder(JsonObject)
 
 
 def plan(log: Log) -> LogPlan:
@@ -150,7 +145,7 @@ def _run_of(results: Results, log: Log, lower: frozenset[str]) -> RunInfo:
 def _names_filters(path: str) -> bool:
     """Tell whether the samples of a file name their filter: since November 2024."""
     with explaining(path, "line 1 is not a sample of lm-eval"):
-        return next((_decode_named(line).filter is not None for line in rows_in(path)), True)
+        return next((_decode(line).get("filter") is not None for line in rows_in(path)), True)
 
 
 def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[OptionalInt, list[str]]:
@@ -158,10 +153,10 @@ def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[OptionalInt
     path = log.path
     filters = max(len(setup.filters), 1)
     for key in ("sample_len", "samples"):
-        if isinstance(count := figures.get(key), int) and count:  # 0 if nothing was scored
+        if count := figures.count(key):  # 0 if nothing was scored
             return count * filters, []
-    count = as_object(results.of_task("n-samples", log.task)).get("effective")
-    if not isinstance(count, int) or not count:
+    count = as_object(results.of_task("n-samples", log.task)).count("effective")
+    if not count:
         return None, []
     # Of a run of chosen documents (--samples), the file states how many there are. The hash proves
     # that all are here.
