@@ -44,14 +44,6 @@ class Number(click.FloatRange):
     name = "number"
 
 
-class Percentage(Number):
-    """A percentage, with or without its sign."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        text: Any = value.strip().removesuffix("%") if isinstance(value, str) else value
-        return super().convert(text, param, ctx)
-
-
 class Parsed(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """What a function makes of a text; it refuses one with a UsageError."""
 
@@ -78,6 +70,11 @@ def parse_size(text: str) -> int:
 
 
 _SIZE = r"(?i)(\d{1,18}(?:\.\d{1,18})?)\s*(?:([KMGT])(?:i?B)?|B)?"
+
+
+def parse_percentage(text: str) -> float:
+    """A percentage, with or without its sign."""
+    return Number(0, 100).convert(text.strip().removesuffix("%"), None, None)
 
 
 def _check_repairs(names: str) -> str:
@@ -197,7 +194,7 @@ _TYPES: dict[str, click.ParamType | None] = {  # type: ignore[type-arg,unused-ig
     "decimals": Count(0, 9),
     "difference": Number(0, 100, min_open=True),
     "loss": Number(min=0),
-    "percentage": Percentage(0, 100),
+    "percentage": Parsed("number", parse_percentage),
     "file": click.Path(dir_okay=False),
     "file or -": click.Path(dir_okay=False, allow_dash=True),
     "path or -": click.Path(allow_dash=True),

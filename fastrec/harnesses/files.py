@@ -86,13 +86,9 @@ def open_plain(path: str) -> Reader:
             _copies.pop(next(iter(_copies))).close()
         copy = tempfile.NamedTemporaryFile(prefix="fastrec-")  # noqa: SIM115 - closed when others replace it
         try:
-            for block in shard_at(path).read_text():
-                copy.write(block)
-            copy.flush()
-        except BaseException as exc:
-            copy.close()
-            if isinstance(exc, ShardError):
-                raise LogError(path, exc.reason) from exc
-            raise
+            copy.writelines(shard_at(path).read_text())
+        except ShardError as exc:
+            raise LogError(path, exc.reason) from exc
+        copy.flush()
         _copies[key] = copy
     return storage_of(_copies[key].name).open_reader(_copies[key].name)

@@ -327,12 +327,10 @@ _MANY = 1 << 53
 
 def tokens_of(read: Any, written: Any) -> TokenUsage | None:
     """The tokens of prompt and answer; None unless both are numbers and make sense."""
-    asked, said = (
-        None if number is None or not 0 <= number < _MANY else round(number)
-        for number in map(number_of, (read, written))
-    )
-    if asked is None or said is None:
+    numbers = [number for number in map(number_of, (read, written)) if number is not None]
+    if len(numbers) < 2 or not 0 <= min(numbers) <= max(numbers) < _MANY:
         return None
+    asked, said = map(round, numbers)
     return TokenUsage(input_tokens=asked, output_tokens=said, total_tokens=asked + said)
 
 
