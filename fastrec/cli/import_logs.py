@@ -23,7 +23,7 @@ from fastrec.cli.console import (
 )
 from fastrec.cli.options import command
 from fastrec.cli.output import asked, run_with_progress
-from fastrec.cli.tables import Spelling, Spellings, Table, make_table, table_lines, table_of
+from fastrec.cli.tables import Spelling, Spellings, make_table, table_lines, table_of
 from fastrec.errors import arguments, counted, listed, shown
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def import_logs(
     if guess:
         lines = guess_columns(paths, options["output"] or "records")
         with allow_broken_pipe():
-            click.echo("\n".join(lines))
+            print_lines(lines)
         return
     if options["output"] is None:
         raise click.UsageError("Missing option '-o' / '--output'.")
@@ -121,6 +121,8 @@ def _print_account(result: Import) -> None:
     left_out = Counter[str]()
     fields = Counter[tuple[str, str, str]]()
     figures = []
+    width = terminal_width()
+    most = width and max((width - _NUMBERS) // 2, 8)
     for log in result.logs:
         print_notice(*(f"{shown(log.log)}: {note}" for note in log.notes))
         by_harness.setdefault(log.harness, []).append(log)
@@ -129,7 +131,9 @@ def _print_account(result: Import) -> None:
             fields.update({(log.harness, field, why): count for why, count in reasons.items()})
         for figure in log.disagreements:
             numbers = (_figure(figure.stated), _figure(figure.recomputed))
-            figures.append((safe(shown(log.log)), safe(figure.name), *numbers))
+            # the end of a path and the beginning of a figure, so that the table fits
+            path = clip(safe(shown(log.log))[::-1], most)[::-1]
+            figures.append((path, clip(safe(figure.name), most), *numbers))
     if by_harness:
         print_lines(table_lines(table_of("logs", by_harness.values(), _HARNESS)))
     for reason, count in list(left_out.items())[:_MOST_ROWS]:
@@ -138,11 +142,9 @@ def _print_account(result: Import) -> None:
         print_notice(f"{counted(more, 'more sample')} left out: import.json says why")
     rows = [(harness, field, f"{count:,}", why) for (harness, field, why), count in fields.items()]
     names = ["harness", "field", "values", "why"]
-    table = make_table(names, rows[:_MOST_ROWS], left=["field", "why"])
-    _print_first("Fields of the logs that are left out:", table, len(rows))
+    _print_first("Fields of the logs that are left out:", names, rows, left=["field", "why"])
     names = ["log", "figure", "stated", "recomputed"]
-    table = make_table(names, _fitting(figures[:_MOST_ROWS]))
-    _print_first("The records do not reproduce these figures of the logs:", table, len(figures))
+    _print_first("The records do not reproduce these figures of the logs:", names, figures)
 
 
 def _total(name: str) -> Spelling:
@@ -168,18 +170,12 @@ def _figure(number: float | None) -> str:
     return "none" if number is None else f"{number:.6g}"
 
 
-def _print_first(title: str, table: Table, count: int) -> None:
+def _print_first(
+    title: str, names: Sequence[str], rows: Sequence[Names], left: Sequence[str] = ()
+) -> None:
     """Print a title and a table of the first rows, if there are any."""
-    if count:
+    if rows:
+        table = make_table(names, rows[:_MOST_ROWS], left)
         print_lines([f"\n{title}", *table_lines(table)])
-    if count > _MOST_ROWS:
-        click.echo(f"… and {count - _MOST_ROWS:,} more: see import.json")
-
-
-def _fitting(rows: Sequence[Names]) -> Sequence[Sequence[str]]:
-    """Cut the beginning of logs and the end of figures, so that the table fits."""
-    width = terminal_width()
-    most = width and max((width - _NUMBERS) // 2, 8)
-    return [
-        [clip(log[::-1], most)[::-1], clip(figure, most), *others] for log, figure, *others in rows
-    ]
+    if len(rows) > _MOST_ROWS:
+        click.echo(f"… and {len(rows) - _MOST_ROWS:,} more: see import.json")

@@ -74,7 +74,8 @@ _SIZE = r"(?i)(\d{1,18}(?:\.\d{1,18})?)\s*(?:([KMGT])(?:i?B)?|B)?"
 
 def parse_percentage(text: str) -> float:
     """A percentage, with or without its sign."""
-    return Number(0, 100).convert(text.strip().removesuffix("%"), None, None)
+    digits: Any = text.strip().removesuffix("%")
+    return Number(0, 100).convert(digits, None, None)
 
 
 def _check_repairs(names: str) -> str:

@@ -74,36 +74,35 @@ class Bundle(msgspec.Struct, array_like=True, gc=False):
         return len(self.question) + len(self.answer) + 500
 
 
-class LineMaker:
-    def __init__(self, head: bytes, metrics: Sequence[str], notes: Mapping[str, Texts]) -> None:
-        """`head` is the part of the run.
+def line_maker(
+    head: bytes, metrics: Sequence[str], notes: Mapping[str, Texts]
+) -> Callable[[Bundle], list[bytes]]:
+    """A function that makes the lines of a bundle with their newlines, in parts.
 
-        `notes` has what metadata say about a metric, such as that it is graded.
-        """
-        self._head = head
-        self._names = [
-            b',"evaluation_result_id":' + encode(name) if name else b"" for name in metrics
-        ]
-        said = [encode(notes[name])[1:-1] if notes.get(name) else b"" for name in metrics]
-        self._ends = [(b"," + note if note else b"") + b"}}\n" for note in said]
+    `head` is the part of the run. `notes` has what metadata say about a metric, such as that it is
+    graded.
+    """
+    names = [b',"evaluation_result_id":' + encode(name) if name else b"" for name in metrics]
+    said = [encode(notes[name])[1:-1] if notes.get(name) else b"" for name in metrics]
+    ends = [(b"," + note if note else b"") + b"}}\n" for note in said]
 
-    def lines(self, bundle: Bundle) -> list[bytes]:
-        """The lines of a bundle with their newlines, in parts: joined, they are the text."""
-        head = bundle.head or self._head
+    def lines_of(bundle: Bundle) -> list[bytes]:
         parts: list[bytes] = []
         for score in bundle.scores:
             parts += (
-                head,
-                self._names[score.metric],
+                bundle.head or head,
+                names[score.metric],
                 bundle.question,
                 score.answer or bundle.answer,
                 score.evaluation,
                 bundle.measured,
                 score.error,
                 score.metadata or bundle.metadata,
-                self._ends[score.metric],
+                ends[score.metric],
             )
         return parts
+
+    return lines_of
 
 
 _decode = msgspec.msgpack.Decoder(list[Bundle]).decode

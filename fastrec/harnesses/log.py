@@ -25,8 +25,8 @@ harnesses alike. What harnesses share:
     choices      multiple choice by log-likelihood
     json_array   a document with one long array, in bounded memory
     transcripts  the question in a prompt, conversations with tool calls, trajectories in ATIF
-    below        files by folder, logs by name, results by run, figures of pass@k, samples with
-                 every metric, extracted answers, tokens
+    below        files by role and folder, logs by name, results by run, figures of pass@k,
+                 samples with every metric, extracted answers, tokens
 """
 
 from __future__ import annotations
@@ -129,6 +129,13 @@ OTHER = "other"  # the role of files that no log needs
 FilesByRole = defaultdict[str, list[FoundFile]]
 
 
+def by_role(files: Iterable[FoundFile]) -> FilesByRole:
+    roles: FilesByRole = defaultdict(list)
+    for file in files:
+        roles[file.role].append(file)
+    return roles
+
+
 def by_folder(files: Iterable[FoundFile], **levels: int) -> dict[str, FilesByRole]:
     """The files below each folder, by role; `levels` says of roles how far below, if not one."""
     folders: dict[str, FilesByRole] = {}
@@ -178,10 +185,9 @@ class Run(NamedTuple):
 
 def runs_in(files: Iterable[FoundFile], read: Callable[[str], Any], grouped: Grouped) -> list[Run]:
     runs = []
-    for file in files:
-        if file.role == "results":
-            with grouped.collecting_bad():
-                runs.append(Run(file, read(file.path), date_in(file.path)))
+    for file in by_role(files)["results"]:
+        with grouped.collecting_bad():
+            runs.append(Run(file, read(file.path), date_in(file.path)))
     return runs
 
 

@@ -22,6 +22,7 @@ from fastrec.harnesses.log import (
     RunInfo,
     Sample,
     by_folder,
+    by_role,
     tokens_of,
 )
 from fastrec.harnesses.transcripts import time_of, trial_of
@@ -48,10 +49,9 @@ _document = partial(read_object, what="result of tau2-bench")
 def logs_of(files: Files) -> Grouped:
     grouped = Grouped()
     simulations = {folder: roles["simulation"] for folder, roles in by_folder(files).items()}
-    for file in files:
-        if file.role == "results":
-            parts = simulations.pop(join(parent_of(file.path), "simulations"), ())
-            grouped.logs.append(Log("tau2-bench", file.path, (file, *parts)))
+    for file in by_role(files)["results"]:
+        parts = simulations.pop(join(parent_of(file.path), "simulations"), ())
+        grouped.logs.append(Log("tau2-bench", file.path, (file, *parts)))
     grouped.bad = [
         BadLog(
             folder, "give the results.json of the run, too: simulations name neither model nor task"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from fastrec.harnesses.convert import NO_METRIC, Converter, LineMaker, read_bundles, write_bundles
+from fastrec.harnesses.convert import NO_METRIC, Converter, line_maker, read_bundles, write_bundles
 from fastrec.harnesses.log import RunInfo, Sample, Score
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import (
@@ -147,14 +147,12 @@ def test_lines_are_encoded_records(some, graded):
     converter = Converter("promptfoo", RUN)
     bundles = [converter.bundle(sample) for sample in some]
     data = b"".join(write_bundles([bundle]) for bundle in bundles if bundle)
-    maker = LineMaker(
+    lines_in = line_maker(
         converter.result.head,
         list(converter.result.metrics),
         {name: {"graded": "true"} for name in graded},
     )
-    text = b"".join(
-        part for bundle in read_bundles(ShortReader(data)) for part in maker.lines(bundle)
-    )
+    text = b"".join(part for bundle in read_bundles(ShortReader(data)) for part in lines_in(bundle))
     unscored = [Score(metric="", value=None, problem="the log has no score for this sample")]
     assert text.splitlines(keepends=True) == [
         expected(sample, score, graded) + b"\n"

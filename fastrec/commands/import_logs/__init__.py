@@ -56,7 +56,7 @@ from fastrec.harnesses.convert import (
     Bundle,
     Converted,
     Converter,
-    LineMaker,
+    line_maker,
     read_bundles,
     write_bundles,
 )
@@ -159,7 +159,7 @@ class ShardTask(msgspec.Struct, frozen=True):
         stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
         with storage_of(self.path).create(self.path) as shard:
             for path, head, metrics in self.slices:
-                lines_of = LineMaker(head, metrics, self.notes).lines
+                lines_of = line_maker(head, metrics, self.notes)
                 with storage_of(path).open_reader(path) as file:
                     for bundles in in_groups(
                         read_bundles(file),

@@ -17,14 +17,20 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from os.path import commonprefix
-from typing import Any
 
 import msgspec
 import xxhash
 
 from fastrec.errors import LogError, ShardError
 from fastrec.harnesses.files import read_object
-from fastrec.harnesses.lighteval.sample import Metrics, columns_of, metrics_in, samples_in
+from fastrec.harnesses.lighteval.sample import (
+    Metrics,
+    columns_of,
+    flat_rows,
+    metrics_in,
+    nested_rows,
+    sample_of,
+)
 from fastrec.harnesses.log import (
     OTHER,
     Aggregate,
@@ -37,6 +43,7 @@ from fastrec.harnesses.log import (
     Run,
     RunInfo,
     Sample,
+    by_role,
     date_in,
     runs_in,
 )
@@ -122,12 +129,9 @@ def read_results(path: str) -> Results:
 def logs_of(files: Files) -> Grouped:
     grouped = Grouped()
     runs = runs_in(files, read_results, grouped)
-    for file in files:
-        if file.role == _DETAILS:
-            with grouped.collecting_bad():
-                grouped.logs.append(
-                    Log("lighteval", file.path, (file, _find(file.path, runs).file))
-                )
+    for file in by_role(files)[_DETAILS]:
+        with grouped.collecting_bad():
+            grouped.logs.append(Log("lighteval", file.path, (file, _find(file.path, runs).file)))
     if not grouped.logs and not grouped.bad:
         grouped.bad = [
             BadLog(
@@ -220,7 +224,7 @@ def plan(log: Log) -> LogPlan:
     named = parquet.first_task(details)
     # until 0.12, the results call it by its suite, too
     same = (name for name in results.tasks if f"|{name}".endswith(f"|{named}"))
-    task = next(same, named) if named else _flat_task(details, results, parquet, is_flat=is_flat)
+    task = next(same, named) if named else _flat_task(details, results, is_flat=is_flat)
     metrics = results.metrics_of(task)
     aggregates, not_compared = _aggregates(
         results, task, metrics, survey.columns["metrics" if is_flat else "metric"]
@@ -264,12 +268,12 @@ def _started(results: Results, paths: Iterable[str]) -> str:
     return "" if clock is None else str(clock)
 
 
-def _flat_task(path: str, results: Results, parquet: Any, *, is_flat: bool) -> str:
+def _flat_task(path: str, results: Results, *, is_flat: bool) -> str:
     """Find the task of details by the hash of all questions, or else by the name of the file."""
     column = ("example", "") if is_flat else ("doc", "query")
     hashes = sorted(
         xxhash.xxh64(str(text).encode("utf-8", "surrogatepass")).hexdigest()
-        for table in parquet.tables(path, [".".join(filter(None, column))])
+        for table in parquet_module(path).tables(path, [".".join(filter(None, column))])
         for text in table.values(*column)
     )
     questions = xxhash.xxh64("".join(hashes).encode()).hexdigest()
@@ -325,8 +329,10 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  #
     path = log.path
     parquet = parquet_module(path)
     row = log_slice.before
+    rows_of = flat_rows if log_slice.is_flat else nested_rows
     for table in parquet.tables(path, log_slice.columns, (log_slice.first, log_slice.end)):
-        for task, sample in samples_in(table, row, log_slice.metrics, is_flat=log_slice.is_flat):
+        for values in rows_of(table):
+            task, sample = sample_of(row, values, log_slice.metrics)
             row += 1
             if task != log_slice.task:
                 raise LogError(

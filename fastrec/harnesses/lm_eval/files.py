@@ -26,7 +26,17 @@ import msgspec
 from fastrec.errors import LogError, ShardError, shown
 from fastrec.harnesses.files import open_plain, read_document
 from fastrec.harnesses.json_array import JsonArray
-from fastrec.harnesses.log import BadLog, Files, FoundFile, Grouped, Log, Run, date_in, runs_in
+from fastrec.harnesses.log import (
+    BadLog,
+    Files,
+    FoundFile,
+    Grouped,
+    Log,
+    Run,
+    by_role,
+    date_in,
+    runs_in,
+)
 from fastrec.harnesses.recognise import head_of
 from fastrec.harnesses.values import (
     Fields,
@@ -179,14 +189,13 @@ def logs_of(files: Files) -> Grouped:
         runs[parent_of(run.file.path)].append(run)
     broken = {parent_of(bad.path): bad.path for bad in found.bad}
     used: dict[tuple[str, str], str] = {}
-    for file in files:
-        if file.role == "samples":
-            directory = parent_of(file.path)
-            problem = _add(file, runs.get(directory) or _of_same_date(file, runs), used, found)
-            if problem and directory in broken:
-                problem = f"the results file beside it cannot be read: {shown(broken[directory])}"
-            if problem:
-                found.bad.append(BadLog(file.path, problem))
+    for file in by_role(files)["samples"]:
+        directory = parent_of(file.path)
+        problem = _add(file, runs.get(directory) or _of_same_date(file, runs), used, found)
+        if problem and directory in broken:
+            problem = f"the results file beside it cannot be read: {shown(broken[directory])}"
+        if problem:
+            found.bad.append(BadLog(file.path, problem))
     if not found.logs and not broken:
         found.bad += [
             BadLog(

@@ -41,7 +41,6 @@ from fastrec.harnesses.values import (
     encode,
     number_in,
     number_of,
-    plain,
     replace_lone_surrogates,
     spell,
     value_of,
@@ -137,7 +136,7 @@ class RowReader:
             for key, item in value.items()
         }
         try:
-            return self._decode(encode(plain(named)))
+            return self._decode(encode(named))
         except REFUSALS as exc:
             raise ValueError(str(exc)) from None
 
