@@ -191,6 +191,9 @@ class MetricTotals(msgspec.Struct):
         return self
 
 
+_NO_COUNTS: Counter[Any] = field(default_factory=Counter)  # the default of a field
+
+
 class Converted(msgspec.Struct):
     """What became of the samples of a slice."""
 
@@ -202,15 +205,13 @@ class Converted(msgspec.Struct):
     errors: int = 0
     # in the order in which they came up: bundles have positions in it
     metrics: dict[str, MetricTotals] = {}
-    left_out: Counter[str] = field(default_factory=Counter)  # samples without a record, by reason
-    metrics_left_out: Counter[str] = field(
-        default_factory=Counter
-    )  # scores without a record, by metric
-    fields_left_out: FieldCounts = field(default_factory=Counter)
+    left_out: Counter[str] = _NO_COUNTS  # samples without a record, by reason
+    metrics_left_out: Counter[str] = _NO_COUNTS  # scores without a record, by metric
+    fields_left_out: FieldCounts = _NO_COUNTS
     metadata: set[str] = set()  # all names that came up, as records have them
     # Of each run of a table, by what its records begin with: the sum of the hashes of its rows and
     # of ONE_ROW for each. Runs with the same sum have the same rows, in any order.
-    row_sums: Counter[bytes] = field(default_factory=Counter)
+    row_sums: Counter[bytes] = _NO_COUNTS
     problem: str = ""
 
     def __iadd__(self, other: Converted) -> Self:
@@ -275,8 +276,8 @@ class Converter:
             metadata = metadata | self._keeper.keep(sample.fields, sample.input, "sample")
         for name in sample.unread:
             self._keeper.left_out[name, NO_PLACE] += 1
-        measured = _member(b"token_usage", sample.token_usage)
-        measured += _member(b"performance", sample.performance)
+        measured = _member(b',"token_usage":', sample.token_usage)
+        measured += _member(b',"performance":', sample.performance)
         evaluation = Evaluation(
             score=0.0,
             is_correct=False,
@@ -326,9 +327,12 @@ class Converter:
                 totals.graded = True
         evaluation.score = value
         evaluation.is_correct = value == totals.full_marks and not error
+        stated = error or None
         self.result.errors += bool(error)
         return BundledScore(
-            totals.number, _member(b"evaluation", evaluation), _member(b"error", error or None)
+            totals.number,
+            _member(b',"evaluation":', evaluation),
+            _member(b',"error":', stated),
         )
 
     def leave_out(self, reason: str) -> None:
@@ -365,7 +369,7 @@ class Converter:
 
     def _metadata(self, own: Texts) -> bytes:
         """Encode the metadata without its last bracket."""
-        return _member(b"metadata", self._common | own)[:-1]
+        return _member(b',"metadata":', self._common | own)[:-1]
 
     def _is_wanted(self, metric: str) -> bool:
         """Tell whether a metric, or its name without the variant, matches a pattern."""
@@ -377,7 +381,8 @@ class Converter:
 
 
 def _member(name: bytes, value: Any) -> bytes:
-    return b"" if value is None else b',"%b":%b' % (name, encode(value))
+    """A member of a record; `name` is spelled as before its value."""
+    return b"" if value is None else name + encode(value)
 
 
 def _question(sample: Sample) -> bytes:
@@ -398,5 +403,5 @@ def _question(sample: Sample) -> bytes:
 
 
 def _answer(sample: Sample, output: Output | None, answers: Sequence[AnswerAttribution]) -> bytes:
-    said = _member(b"output", output) + _member(b"messages", sample.messages)
-    return said + _member(b"answer_attribution", answers)
+    said = _member(b',"output":', output) + _member(b',"messages":', sample.messages)
+    return said + _member(b',"answer_attribution":', answers)
