@@ -16,16 +16,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from pkgutil import get_data
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fastrec.cli.output import Output
+from fastrec.cli.tables import read_data
 from fastrec.errors import UsageError
 from fastrec.parameters import CORES, FILTERS
 
@@ -151,11 +150,8 @@ def command(own: Mapping[str, Any] = {}) -> Callable[[_Command], click.Command]:
     return make
 
 
-@cache
 def parameter_tables(module: str) -> dict[str, dict[str, Any]]:
-    data = get_data("fastrec.cli", f"parameters/{module}.toml")
-    assert data
-    return tomllib.loads(data.decode())
+    return read_data(f"parameters/{module}")
 
 
 def parameter(name: str, about: Any) -> _Decorator:

@@ -93,15 +93,16 @@ Spellings = dict[str, Spelling]  # by column
 
 
 @cache
-def _descriptions() -> dict[str, Any]:
-    data = get_data("fastrec.cli", "tables.toml")
+def read_data(name: str) -> dict[str, Any]:
+    """Read a TOML file beside this module."""
+    data = get_data("fastrec.cli", f"{name}.toml")
     assert data
     return tomllib.loads(data.decode())
 
 
 def described(table: str, key: str) -> Any:
     """What `tables.toml` says about a table: its columns, for example."""
-    return _descriptions().get(table, {}).get(key, {})
+    return read_data("tables").get(table, {}).get(key, {})
 
 
 def table_of(

@@ -81,6 +81,13 @@ def decoder(kind: type[_T]) -> Callable[[Buffer], _T]:
     return decode
 
 
+decode_object = decoder(JsonObject)
+
+
+class LogObject(msgspec.Struct, gc=False):
+    """An object of a log. Keys that are not fields are skipped, above all long ones."""
+
+
 def finite(text: Buffer) -> bytes:
     """Put quotes around NaN and Infinity, so that msgspec decodes them: `json` is much slower."""
     return re.sub(_NOT_FINITE, rb'"\1"\2"', bytes(text))

@@ -43,7 +43,6 @@ from fastrec.harnesses.helm.sample import (
     LANGUAGE_MODELING,
     METHOD,
     Entry,
-    LogObject,
     LogSlice,
     MetricName,
     Perturbation,
@@ -71,6 +70,7 @@ from fastrec.harnesses.log import (
 )
 from fastrec.harnesses.values import (
     JsonObject,
+    LogObject,
     OptionalInt,
     Texts,
     as_object,

@@ -35,7 +35,6 @@ from fastrec.harnesses.inspect.files import (
     sample_members,
     samples,
 )
-from fastrec.harnesses.inspect.messages import LogObject
 from fastrec.harnesses.inspect.sample import OLD_SCORE, LoggedSample, Scorer, Scoring, scores_in
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import Aggregate, Figures, Log, LogPlan, RunInfo, in_groups
@@ -43,6 +42,7 @@ from fastrec.harnesses.metadata import row_of
 from fastrec.harnesses.values import (
     Fields,
     JsonObject,
+    LogObject,
     Names,
     OptionalInt,
     Texts,
@@ -57,11 +57,6 @@ __all__ = ["plan", "role_of", "samples"]
 
 
 # The header is `header.json`, `_journal/start.json`, or the document without its samples.
-
-
-class ScorerSpec(LogObject):
-    name: str
-    metrics: Any = None
 
 
 class _Header(LogObject):

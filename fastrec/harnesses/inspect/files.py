@@ -27,16 +27,17 @@ import zstandard
 
 from fastrec.errors import LogError, is_out_of_memory
 from fastrec.harnesses.files import open_plain
-from fastrec.harnesses.inspect.messages import Attachments, LoggedMessage, LogObject
+from fastrec.harnesses.inspect.messages import Attachments, LoggedMessage
 from fastrec.harnesses.inspect.sample import LoggedSample, Parts, Scoring, sample_of
 from fastrec.harnesses.log import Log, RunInfo, Sample
 from fastrec.harnesses.values import (
     REFUSALS,
     Buffer,
-    JsonObject,
+    LogObject,
     Names,
     OptionalText,
     Texts,
+    decode_object,
     decoder,
     explaining,
 )
@@ -180,7 +181,6 @@ _CHUNK = re.compile(
 )
 _decode_sample = decoder(LoggedSample)
 _decode_messages = decoder(list[LoggedMessage])
-_decode_metadata = decoder(JsonObject)
 _decode_texts = decoder(list[str])
 _decode_attachments = decoder(SampleAttachments)
 _decode_events = decoder(SampleEvents)
@@ -287,7 +287,7 @@ def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> 
     for text in texts:
         pool += _decode_messages(text)
     for name in members.metadata:
-        sample.metadata = _decode_metadata(archive.read(name))
+        sample.metadata = decode_object(archive.read(name))
     if members.has_events:
         sample.events = msgspec.Raw(b"[0]")  # they are not read
     for start, end in sample.message_refs or ():

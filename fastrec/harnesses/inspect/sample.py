@@ -19,7 +19,6 @@ from fastrec.harnesses.inspect.messages import (
     Attachments,
     Failure,
     LoggedMessage,
-    LogObject,
     Said,
     messages_of,
     prompt_text,
@@ -28,6 +27,7 @@ from fastrec.harnesses.inspect.messages import (
 from fastrec.harnesses.log import Sample, Score, extracted
 from fastrec.harnesses.values import (
     JsonObject,
+    LogObject,
     Names,
     OptionalNumber,
     OptionalText,

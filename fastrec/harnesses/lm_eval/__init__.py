@@ -32,7 +32,7 @@ from fastrec.harnesses.values import (
     JsonObject,
     OptionalInt,
     as_object,
-    decoder,
+    decode_object,
     explaining,
     number_of,
     spell,
@@ -68,9 +68,6 @@ _FUNCTION = r"\s*(?:@.*\n\s*)*def (\w+)\("
 class LogSlice(msgspec.Struct, frozen=True):
     piece: Slice
     setup: TaskSetup
-
-
-_decode = decoder(JsonObject)
 
 
 def plan(log: Log) -> LogPlan:
@@ -145,7 +142,7 @@ def _run_of(results: Results, log: Log, lower: frozenset[str]) -> RunInfo:
 def _names_filters(path: str) -> bool:
     """Tell whether the samples of a file name their filter: since November 2024."""
     with explaining(path, "line 1 is not a sample of lm-eval"):
-        return next((_decode(line).get("filter") is not None for line in rows_in(path)), True)
+        return next((decode_object(line).get("filter") is not None for line in rows_in(path)), True)
 
 
 def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[OptionalInt, list[str]]:

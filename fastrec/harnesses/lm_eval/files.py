@@ -43,6 +43,7 @@ from fastrec.harnesses.values import (
     JsonObject,
     Texts,
     as_object,
+    decode_object,
     decoder,
     spell,
 )
@@ -126,11 +127,10 @@ def _plain_name(name: str) -> str:
     return name.lstrip(" -")
 
 
-_decode = decoder(JsonObject)
-
-
 def read_results(path: str) -> Results:
-    return Results(read_document(path, _decode, "is damaged, or not a results file of lm-eval"))
+    return Results(
+        read_document(path, decode_object, "is damaged, or not a results file of lm-eval")
+    )
 
 
 def model_of(results: Results) -> str:
@@ -179,7 +179,6 @@ class _Hashes(msgspec.Struct):
 
 
 _decode_hashes = decoder(_Hashes)
-_decode_keys = decoder(dict[str, msgspec.Raw])
 
 
 def logs_of(files: Files) -> Grouped:
@@ -276,7 +275,7 @@ def _by_content(path: str, runs: Sequence[Run]) -> tuple[Run, str] | None:
         return None
     run, task = only[0]
     metrics = {metric for metric, _ in metric_keys(run.results.figures(task))}
-    keys = next((set(_decode_keys(line)) for line in rows_in(path)), set())
+    keys = next((set(decode_object(line)) for line in rows_in(path)), set())
     return only[0] if metrics & keys else None
 
 

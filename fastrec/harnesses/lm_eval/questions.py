@@ -20,7 +20,7 @@ from fastrec.harnesses.values import OptionalText, Texts, as_list, spell
 NO_RESPONSE = "the log has no response to this request"
 
 _ORDERED = 10  # up to this many requests, their names sort as their numbers do
-_decode = msgspec.json.Decoder().decode
+decode = msgspec.json.Decoder().decode
 
 _decode_indices = msgspec.json.Decoder(list[int]).decode
 # Log-likelihood, and whether the model would have said just that: numbers, or since May 2024 texts
@@ -56,7 +56,7 @@ def requests_of(arguments: Any) -> tuple[list[msgspec.Raw], list[Any]]:
     else:
         contexts = [request[0] for request in arguments if request]
         continuations = [
-            _decode(request[1]) if len(request) > 1 else None for request in arguments if request
+            decode(request[1]) if len(request) > 1 else None for request in arguments if request
         ]
     if not contexts or not all(contexts):
         raise ValueError("it has no prompt")
@@ -91,7 +91,7 @@ def other_responses(draft: Draft) -> tuple[list[str], list[str], str]:
 
 def _of_generations(draft: Draft, text: msgspec.Raw) -> Any:
     """Decode the answers to requests for text; squad_v2 asks for a likelihood besides."""
-    values = _decode(text) if text else []
+    values = decode(text) if text else []
     if len(draft.contexts) > 1 and isinstance(values, list):
         pairs = zip(values, draft.continuations, strict=False)
         values = [value for value, continuation in pairs if continuation.__class__ is not str]
