@@ -73,7 +73,7 @@ def read(log: Log) -> Reading:
         run=RunInfo(
             task=variant[1] if variant else benchmark.lower(),
             model=model.replace("--", "/"),
-            started=document.text("date") or document.text("hash"),
+            started=document.text("date", "hash"),
             metadata={"samples_file": stem},
         ),
         aggregates=figures,

@@ -50,7 +50,7 @@ def _name(row: Fields) -> str:
 
 
 def _model(row: Fields) -> str:
-    return row.text("provider.id") or row.text("provider")
+    return row.text("provider.id", "provider")
 
 
 def read(log: Log) -> Reading:
@@ -71,7 +71,7 @@ def read(log: Log) -> Reading:
         "prompt_label": prompt["label"],
         "eval_id": document["evalId"],
     }
-    started = document.text("results.timestamp") or document.text("evalId")
+    started = document.text("results.timestamp", "evalId")
     return LogPlan(
         run=RunInfo(
             task=document.text("config.description") or "promptfoo",
@@ -90,7 +90,7 @@ def _sample_of(row: Fields) -> Sample:
     said = row["response.output"]
     error = ""
     if row["failureReason"] == _ERROR or (row["error"] and row["gradingResult"] is None):
-        error = row.text("error") or row.text("response.error") or "the call failed"
+        error = row.text("error", "response.error") or "the call failed"
     values = {"score": row["score"], "pass": row["success"]}
     for name, value in as_object(row["namedScores"]).items():
         values[f"score:{name}"] = value

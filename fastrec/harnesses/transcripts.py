@@ -153,8 +153,8 @@ def add_chat(sample: Sample, chat: Any) -> None:
 def _call_of(call: Fields) -> ToolCall:
     function = as_object(call["function"]) or call
     return ToolCall(
-        id=call.text("id") or call.text("tool_call_id"),
-        name=function.text("name") or function.text("function_name"),
+        id=call.text("id", "tool_call_id"),
+        name=function.text("name", "function_name"),
         arguments=arguments_in(function["arguments"]),
     )
 

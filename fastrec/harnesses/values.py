@@ -180,9 +180,9 @@ class Fields(JsonObject):
     def __missing__(self, path: str) -> Any:
         return value_at(self, path)
 
-    def text(self, path: str) -> str:
-        """A value as text; empty if it is null, 0 or empty."""
-        return spell(self[path] or "")
+    def text(self, *paths: str) -> str:
+        """The first value that is not null, 0 or empty, as text; empty if there is none."""
+        return next((spell(value) for value in map(self.__getitem__, paths) if value), "")
 
     def number(self, path: str) -> float | None:
         return number_of(self[path])
