@@ -442,9 +442,7 @@ def _reference(target: Any, choices: list[str]) -> tuple[list[str], list[int]]:
 def _error(logged: LoggedSample) -> str:
     problems = []
     if logged.invalidation is not None:
-        reason = (
-            logged.invalidation.get("reason") if isinstance(logged.invalidation, dict) else None
-        )
+        reason = value_at(logged.invalidation, "reason")
         problems.append("the sample was invalidated" + (f": {spell(reason)}" if reason else ""))
     if logged.error is not None:
         problems.append(logged.error.message or "the sample failed")
@@ -460,11 +458,9 @@ def _metadata(logged: LoggedSample) -> Texts:
         "output_error": logged.answer.error,
     }
     if logged.limit is not None:
-        limit = logged.limit
-        is_object = isinstance(limit, dict) and "type" in limit
-        metadata["limit"] = (
-            f"{limit['type']}: {spell(limit.get('limit'))}" if is_object else spell(limit)
-        )
+        limit = as_object(logged.limit)
+        kind = limit["type"]
+        metadata["limit"] = f"{kind}: {spell(limit['limit'])}" if kind else spell(logged.limit)
     if logged.error_retries:
         metadata["error_retries"] = str(len(logged.error_retries))
     return spelled(metadata)
