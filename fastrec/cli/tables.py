@@ -89,18 +89,20 @@ def make_table(
 
 
 Spelling = str | Callable[[Any], str]  # a template of `spell`, or a function of the item
+Spellings = dict[str, Spelling]  # by column
 
 
 @cache
-def _descriptions() -> dict[str, Any]:
-    data = get_data("fastrec.cli", "tables.toml")
+def read_data(name: str) -> dict[str, Any]:
+    """Read a TOML file beside this module."""
+    data = get_data("fastrec.cli", f"{name}.toml")
     assert data
     return tomllib.loads(data.decode())
 
 
 def described(table: str, key: str) -> Any:
     """What `tables.toml` says about a table: its columns, for example."""
-    return _descriptions().get(table, {}).get(key, {})
+    return read_data("tables").get(table, {}).get(key, {})
 
 
 def table_of(
@@ -113,7 +115,7 @@ def table_of(
 
     `own` has the spellings of columns without a template, and of further columns.
     """
-    spellings: dict[str, Spelling] = described(name, "columns") | own
+    spellings: Spellings = described(name, "columns") | own
     names = [column for column in spellings if column not in without]
     rows = [[spelled(spellings[column], item) for column in names] for item in items]
     return make_table(names, rows, described(name, "left"), list(described(name, "hidden")))
