@@ -32,7 +32,6 @@ from fastrec.errors import FastrecError
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.view import view, view_decoder
 
-_BATCH_BYTES = 4 << 20  # text to hold as records at a time
 _READ_AHEAD = 2  # batches
 _LARGEST_INTEGER = 2**63 - 1
 _CODED = ("evaluation", "metric", "model")
@@ -128,7 +127,7 @@ class LazyDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
     def _read(self, rows: _Rows, decode: Callable[[bytes], Any]) -> Iterator[list[Any]]:
         part = self.selection.parts[rows.part]
         lines = lines_of(part, rows.columns, rows.positions.tolist())
-        for records, _ in read_rows(part, lines, decode, _BATCH_BYTES):
+        for records, _ in read_rows(part, lines, decode):
             yield records
 
 

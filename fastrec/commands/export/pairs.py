@@ -36,7 +36,6 @@ from fastrec.judge.aggregate import (
     model_folders,
 )
 from fastrec.judge.findings import PAIR_WARNINGS
-from fastrec.limits import current_limits
 from fastrec.schemas.newest import SCHEMA
 from fastrec.schemas.schema import LABELS
 from fastrec.schemas.view import view, view_decoder
@@ -220,9 +219,8 @@ def write_pairs(tasks: Iterable[ExportTask], root: Path, details: Details) -> li
         metadata=(dict[str, str], {}),
     )
     held = 0
-    chunk_bytes = current_limits().chunk_bytes
     for task in tasks:
-        for rows, size in task.rows(lambda text: (decode(text), text), chunk_bytes):
+        for rows, size in task.rows(lambda text: (decode(text), text)):
             for line, text in rows:
                 key = line.evaluation_name, line.model_id, line.evaluation_id
                 run = runs.get(key)

@@ -38,7 +38,6 @@ from fastrec.judge.parse import LongInteger, spell
 from fastrec.limits import current_limits
 from fastrec.schemas.schema import Schema, Shape, build, rewrite_hint
 
-_BATCH_BYTES = 2 << 20  # text to hold as records at a time
 _GROUP_ROWS = 100_000
 
 Steps = tuple[str | int, ...]
@@ -317,7 +316,7 @@ def write_parquet(task: ExportTask) -> None:
     pa.set_cpu_count(1)  # the other processes use the other cores
     pa.set_io_thread_count(1)
     schema = task.schema
-    chunks = task.rows(Decoder(schema).decode, _BATCH_BYTES)
+    chunks = task.rows(Decoder(schema).decode)
     batches = ((batch_of(rows, schema), text_bytes) for rows, text_bytes in chunks)
     with naming(task.output), open_writer(task.output, schema) as writer:
         write_groups(writer, batches, _GROUP_ROWS, current_limits().parquet_group_bytes)
