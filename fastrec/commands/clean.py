@@ -160,10 +160,7 @@ def _clean_store(
 
 def _exists(directory: str) -> bool:
     """Whether there is a directory; in a store, whether there are files in it."""
-    storage = storage_of(directory)
-    if is_url(directory):
-        return bool(storage.files_in(directory))
-    return storage.is_directory(directory)
+    return storage_of(directory).is_directory(directory)
 
 
 def _measured(directories: Sequence[str]) -> list[RemovedWork]:

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Raw
 
-from fastrec.answers.codes import Array
+from fastrec.answers.codes import Array, ranks_of
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.records import ANSWERS, RIGHT, RecordsOfScopes, ScopeRecords
 from fastrec.answers.selection import Selection
@@ -39,22 +40,17 @@ _CORRECT = {_NO_ANSWER: "", _WRONG: "0", _RIGHT: "1"}
 _CELL = np.dtype([("score", np.float64), ("verdict", np.uint8)])
 
 
-class _Block:
+class _Block(NamedTuple):
     """The questions of an evaluation and metric, in order, and where their cells are."""
 
-    def __init__(self, table: ScopeRecords, start: int, *, is_graded: bool) -> None:
-        self.evaluation, self.metric = table.name
-        self.is_graded = is_graded
-        self.start = start  # its first cell
-        self.rows = {model: row for row, model in enumerate(table.models)}
-        in_order = sorted(zip(table.hashes, table.names, count(), strict=False))
-        self.order = [number for _, _, number in in_order]
-        scope = self.evaluation if self.metric is None else f"{self.evaluation}/{self.metric}"
-        self.columns = [f"{scope}/{name}" for _, name, _ in in_order]
-        sample_ids = table.sample_ids
-        # The `sample_id` of the first record of each question.
-        ids = [id_text(sample_ids.value(table.first[number])) for number in self.order]
-        self.questions = list(zip(self.columns, sorted(table.hashes), ids, strict=True))
+    evaluation: str
+    metric: str | None
+    is_graded: bool
+    start: int  # its first cell
+    rows: dict[str, int]  # by model
+    # The names of columns, and of each the hash and the `sample_id` of its first record.
+    columns: list[str]
+    identities: list[tuple[str, str]]
 
     @property
     def size(self) -> int:
@@ -63,7 +59,7 @@ class _Block:
 
 
 class _Matrix:
-    """Collects blocks, and writes the matrix."""
+    """Collects blocks, and yields the rows of the matrix."""
 
     def __init__(self, selection: Selection, scratch: Path) -> None:
         self._selection = selection
@@ -77,9 +73,22 @@ class _Matrix:
         self.repeated = 0  # answers of a model to a question that it has answered before
 
     def add(self, table: ScopeRecords, *, is_graded: bool) -> None:
-        block = _Block(table, self._cells, is_graded=is_graded)
-        columns = np.empty(table.questions, dtype=np.int64)
-        columns[block.order] = np.arange(table.questions)
+        in_order = sorted(zip(table.hashes, table.names, count(), strict=False))
+        hashes, names, order = map(list, zip(*in_order, strict=True))
+        evaluation, metric = table.name
+        scope = evaluation if metric is None else f"{evaluation}/{metric}"
+        ids = map(table.sample_ids.value, table.first[order])
+        rows = {model: row for row, model in enumerate(table.models)}
+        block = _Block(
+            evaluation,
+            metric,
+            is_graded,
+            self._cells,
+            rows,
+            columns=[f"{scope}/{name}" for name in names],
+            identities=list(zip(hashes, map(id_text, ids), strict=True)),
+        )
+        columns = ranks_of(order)
         answers = np.flatnonzero(table.flag & ANSWERS)
         places = table.model[answers] * table.questions + columns[table.question[answers]]
         cells, first = np.unique(places, return_index=True)
@@ -178,5 +187,5 @@ def _samples(blocks: Iterable[_Block], *, names_metrics: bool) -> Iterator[list[
     for block in blocks:
         if names_metrics:
             more = [block.metric or "", "true" if block.is_graded else "false"]
-        for column, *identity in block.questions:
+        for column, identity in zip(block.columns, block.identities, strict=True):
             yield [column, block.evaluation, *more, *identity]

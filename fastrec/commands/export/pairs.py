@@ -11,8 +11,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import json
 import math
 import re
 import time
@@ -327,11 +327,9 @@ def _given(**fields: Any) -> dict[str, Any]:
 
 
 def _number(text: str | None) -> float | None:
-    try:
-        number = json.loads(text or "null")
-    except ValueError:
-        return None
-    return number if type(number) in (int, float) and math.isfinite(number) else None
+    with contextlib.suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(text or "", type=int | float)
+    return None
 
 
 def _portable(name: str) -> str:

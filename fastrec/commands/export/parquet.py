@@ -201,8 +201,15 @@ class _Scalar:
 
 
 class _Struct:
+    """An object, or a list of objects."""
+
     def __init__(
-        self, name: str, struct: type[msgspec.Struct], names: Sequence[str] | None = None
+        self,
+        name: str,
+        struct: type[msgspec.Struct],
+        names: Sequence[str] | None = None,
+        *,
+        is_list: bool = False,
     ) -> None:
         """Make the columns of all fields, or only those with some names."""
         hints = get_type_hints(struct)
@@ -214,7 +221,9 @@ class _Struct:
             if names is None or any(field.name in names for field in column.fields)
         ]
         self.inner: list[pa.Field] = [field for column in self._columns for field in column.fields]
-        self.fields: list[pa.Field] = [pa.field(name, pa.struct(self.inner))]
+        kind = pa.struct(self.inner)
+        self.fields: list[pa.Field] = [pa.field(name, pa.list_(kind) if is_list else kind)]
+        self._is_list = is_list
 
     def columns(self, values: list[Any]) -> list[pa.Array]:
         """Convert many objects; the columns are null where an object is missing."""
@@ -224,11 +233,21 @@ class _Struct:
         return arrays
 
     def arrays(self, values: list[Any]) -> list[pa.Array]:
-        missing = pa.array([not value for value in values], pa.bool_())
-        return [pa.StructArray.from_arrays(self.columns(values), fields=self.inner, mask=missing)]
+        missing = pa.array([not value and value != [] for value in values], pa.bool_())
+        if not self._is_list:
+            columns = self.columns(values)
+            return [pa.StructArray.from_arrays(columns, fields=self.inner, mask=missing)]
+        ends = accumulate([len(value) if value else 0 for value in values], initial=0)
+        items = list(chain.from_iterable(filter(None, values)))
+        structs = pa.StructArray.from_arrays(self.columns(items), fields=self.inner)
+        return [pa.ListArray.from_arrays(pa.array(ends, pa.int32()), structs, mask=missing)]
 
     def take_out(self, value: Any, steps: Steps) -> Iterator[tuple[str, Any]]:
         """Replace what does not fit into its column with null, and yield it with its path."""
+        if isinstance(value, list):
+            for index, item in enumerate(value):
+                yield from self.take_out(item, (*steps, index))
+            return
         for column in self._columns:
             child = getattr(value, column.name)
             path = (*steps, column.name)
@@ -237,24 +256,6 @@ class _Struct:
             elif not column.fits(child):
                 setattr(value, column.name, None)
                 yield json_path(path), child
-
-
-class _List(_Struct):
-    def __init__(self, name: str, struct: type[msgspec.Struct]) -> None:
-        super().__init__(name, struct)
-        self.fields = [pa.field(name, pa.list_(pa.struct(self.inner)))]
-
-    def arrays(self, values: list[Any]) -> list[pa.Array]:
-        ends = accumulate([len(value) if value else 0 for value in values], initial=0)
-        items = list(chain.from_iterable(filter(None, values)))
-        structs = pa.StructArray.from_arrays(self.columns(items), fields=self.inner)
-        missing = pa.array([value.__class__ is not list for value in values], pa.bool_())
-        offsets = pa.array(ends, pa.int32())
-        return [pa.ListArray.from_arrays(offsets, structs, mask=missing)]
-
-    def take_out(self, value: Any, steps: Steps) -> Iterator[tuple[str, Any]]:
-        for index, item in enumerate(value):
-            yield from super().take_out(item, (*steps, index))
 
 
 def _with_nulls(values: list[Any]) -> list[Any]:
@@ -289,7 +290,7 @@ def _column(name: str, hint: Any) -> _Scalar | _Struct:
     kinds = [kind for kind in choices if kind not in (UnsetType, type(None))]
     items = next((get_args(kind)[0] for kind in kinds if get_origin(kind) is list), None)
     if isinstance(items, type) and issubclass(items, msgspec.Struct):
-        return _List(name, items)
+        return _Struct(name, items, is_list=True)
     if len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], msgspec.Struct):
         return _Struct(name, kinds[0])
     type_, convert = _SCALARS[frozenset(get_origin(kind) or kind for kind in kinds)]
@@ -319,27 +320,23 @@ def write_parquet(task: ExportTask) -> None:
     chunks = task.rows(Decoder(schema).decode)
     batches = ((batch_of(rows, schema), text_bytes) for rows, text_bytes in chunks)
     with naming(task.output), open_writer(task.output, schema) as writer:
-        write_groups(writer, batches, _GROUP_ROWS, current_limits().parquet_group_bytes)
+        write_groups(writer, batches)
 
 
-def write_groups(
-    writer: pq.ParquetWriter,
-    batches: Iterable[tuple[pa.RecordBatch, int]],
-    most_rows: int,
-    most_bytes: int,
-) -> None:
+def write_groups(writer: pq.ParquetWriter, batches: Iterable[tuple[pa.RecordBatch, int]]) -> None:
     """Write batches, each given with its size, in row groups of limited size."""
+    most_bytes = current_limits().parquet_group_bytes
     group: list[pa.RecordBatch] = []
     size = 0
     for batch, batch_bytes in batches:
         group.append(batch)
         size += batch_bytes
-        if size >= most_bytes or sum(map(len, group)) >= most_rows:
-            writer.write_table(pa.Table.from_batches(group), row_group_size=most_rows)
+        if size >= most_bytes or sum(map(len, group)) >= _GROUP_ROWS:
+            writer.write_table(pa.Table.from_batches(group), row_group_size=_GROUP_ROWS)
             group = []
             size = 0
     if group:
-        writer.write_table(pa.Table.from_batches(group), row_group_size=most_rows)
+        writer.write_table(pa.Table.from_batches(group), row_group_size=_GROUP_ROWS)
 
 
 def open_writer(path: str, schema: Schema) -> pq.ParquetWriter:

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from fastrec.commands.export.arrow import LazyDataset
 
-_GROUP_ROWS = 50_000
-_GROUP_BYTES = 64 << 20
 _RESULT_ROWS = 10_000  # of a query, to hold at a time
 _DATA = tomllib.loads(Path(__file__).with_name("tables.toml").read_text(encoding="utf-8"))
 TABLES: dict[str, str] = _DATA["tables"]  # the tables, and what they hold
@@ -305,7 +303,7 @@ def write_result(result: Result, path: str) -> None:
     try:
         with pq.ParquetWriter(path, result.schema, compression="zstd") as writer:
             batches = ((batch, batch.nbytes) for batch in result.batches)
-            write_groups(writer, batches, _GROUP_ROWS, _GROUP_BYTES)
+            write_groups(writer, batches)
     except pa.ArrowNotImplementedError as exc:
         raise UsageError(
             f"Parquet has no type for a column of this result: {exc}; cast it, such as to varchar"

@@ -83,12 +83,10 @@ _FIELDS = {"text", "in", "where", "which", "right", "wrong", "least", "most", "m
 
 
 def table_page(
-    site: Site, index: QuestionTable, scope: Scope, state: PageState, shown_page: Page | str
+    site: Site, index: QuestionTable, scope: Scope, state: PageState, page: Page, *, problem: str
 ) -> Html:
     """Show one page of the table, or why there is none, with filters and links to other pages."""
     query = state.query
-    problem = shown_page if isinstance(shown_page, str) else None
-    page = Page(total=0, rows=[]) if isinstance(shown_page, str) else shown_page
     hidden = [(name, value) for name, value in query_pairs(query) if name not in _FIELDS]
     if state.size != PAGE_SIZE:
         hidden.append(("size", str(state.size)))
