@@ -120,7 +120,7 @@ def corrected(
     if (propose is None) != (output is None):
         raise UsageError("--propose needs a file for the lines, -o FILE")
     file = None if labels is None else GivenFile.at(os.fspath(labels))
-    labeller = None if file is None else Labeller(file)
+    labeller = file and Labeller(file)
     index, scopes = open_scopes(corpus, wanted, metrics=metrics, jobs=jobs, progress=progress)
     models: list[CorrectedModel] = []
     used: set[Any] = set()

@@ -35,16 +35,16 @@ from fastrec.schemas.view import view, view_decoder
 _READ_AHEAD = 2  # batches
 _LARGEST_INTEGER = 2**63 - 1
 _CODED = ("evaluation", "metric", "model")
-_FLAGS = {"correct": "correct", "failed": "error"}
-_COUNTS = ("turns", "tool_calls")
+# Columns of the table by those of parts.
+_NUMBERS = {"correct": "correct", "failed": "error", "turns": "turns", "tool_calls": "tool_calls"}
 _DOUBLES = ("score", "latency_ms")
 _TOKENS = {"tokens_in": "input_tokens", "tokens_out": "output_tokens"}
 
 # The types of columns that are no texts.
 _TYPES = {
-    **dict.fromkeys(_FLAGS, pa.bool_()),
+    **dict.fromkeys((*_TOKENS, *_NUMBERS, "trial"), pa.int64()),
+    **dict.fromkeys(("correct", "failed"), pa.bool_()),
     **dict.fromkeys(_DOUBLES, pa.float64()),
-    **dict.fromkeys((*_TOKENS, *_COUNTS, "trial"), pa.int64()),
     "metadata": pa.map_(pa.string(), pa.string()),
 }
 
@@ -194,13 +194,11 @@ class AnswersDataset(LazyDataset):
         """The values of a column that does not need all lines."""
         if name in _CODED:
             return rows.texts(name, rows.columns.values(name))
-        if name in _FLAGS:
-            return pa.array(rows.numbers(_FLAGS[name]) == 1)
+        if name in _NUMBERS:
+            return pa.array(rows.numbers(_NUMBERS[name])).cast(_TYPES[name])
         if name in _DOUBLES:
             doubles = rows.columns.doubles(name)[rows.positions]
             return pa.array(doubles, from_pandas=True)  # NaN is null
-        if name in _COUNTS:
-            return pa.array(rows.numbers(name).astype(np.int64))
         if name in _TOKENS:
             counts = rows.numbers(_TOKENS[name])
             is_unknown = (rows.numbers("has_tokens") == 0) | (counts > _LARGEST_INTEGER)
