@@ -103,11 +103,8 @@ class _Run:
         (scores.failed if line.error else scores.answered).append(line.evaluation.score)
         scores.has_correct = scores.has_correct or line.evaluation.is_correct
         if self.constant and line.metadata != self.constant:
-            self.constant = {
-                name: value
-                for name, value in self.constant.items()
-                if line.metadata.get(name) == value
-            }
+            is_same = line.metadata.items().__contains__
+            self.constant = dict(filter(is_same, self.constant.items()))
         self.waiting.append(text)
         self.rows += 1
 
