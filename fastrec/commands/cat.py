@@ -72,9 +72,9 @@ def cat_blocks(
     corpus: AnyPath,
     filters: Filters,
     *,
-    limit: int | None,
-    source: bool,
-    jobs: int,
+    limit: int | None = None,
+    source: bool = False,
+    jobs: int = CORES,
 ) -> Iterator[bytes]:
     """Yield the text of the matching lines in blocks of whole lines; see `cat`."""
     check_jobs(jobs)

@@ -19,7 +19,6 @@ from operator import attrgetter
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
 from fastrec.corpus.lock import locked
 from fastrec.corpus.output import CORPUS, work_root_of
@@ -84,7 +83,7 @@ def clean(
     return Cleaned(
         output=utf8(target),
         dry_run=dry_run,
-        removed=[replace(work, path=utf8(work.path)) for work in removed],
+        removed=removed,
         bytes=sum(work.bytes for work in removed),
         left=list(map(utf8, left)),
     )
@@ -113,12 +112,12 @@ def _clean_local(output: str, work_dir: str | None, *, dry_run: bool) -> list[Re
         return []
     shared = locked_work(target, work) if _exists(work) else contextlib.nullcontext()
     with locked(target), shared:
-        if dry_run:
-            return _measured(leftovers())
-        beside.recover()
-        removed = _measured(leftovers())
-        for directory in removed:
-            _remove(directory.path)
+        if not dry_run:
+            beside.recover()
+        works = leftovers()
+        removed = _measured(works)
+        for work in () if dry_run else works:
+            _remove(work)
         return removed
 
 
@@ -147,7 +146,7 @@ def _clean_store(
             if unpublished:  # one request for all of them
                 sizes = {file.path: file.size for file in OBJECT_STORE.find(output)}
                 freed = sum(sizes.get(path, 0) for path in unpublished)
-                removed.append(RemovedWork(output, len(unpublished), freed))
+                removed.append(RemovedWork(utf8(output), len(unpublished), freed))
             if not dry_run:
                 lease.renew()
                 for work in works:
@@ -182,7 +181,7 @@ def _measured(directories: Sequence[str]) -> list[RemovedWork]:
                 status.st_size if names.pop(_inode(status), 0) >= status.st_nlink else 0
                 for status in statuses[path]
             ]
-        measured.append(RemovedWork(path, len(sizes), sum(sizes)))
+        measured.append(RemovedWork(utf8(path), len(sizes), sum(sizes)))
     return measured
 
 

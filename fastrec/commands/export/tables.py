@@ -22,6 +22,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
@@ -171,11 +172,8 @@ def _names(paths: Sequence[str]) -> dict[str, str]:
         if path in names:
             raise UsageError(f"{shown(path)} is given twice")
         name = Path(path.rstrip("/")).name or path
-        same = sum(
-            re.fullmatch(rf"{re.escape(name)}( \d+)?", other) is not None
-            for other in names.values()
-        )
-        names[path] = f"{name} {same + 1}" if same else name
+        numbered = (f"{name} {number}" for number in count(2))
+        names[path] = next(one for one in chain([name], numbered) if one not in names.values())
     return names
 
 
