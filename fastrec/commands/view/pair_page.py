@@ -37,7 +37,6 @@ def pair_page(site: Site, index: QuestionTable, shown: Query) -> Html:
     adjusted = benjamini_hochberg([p for _, p in p_values])
     for (cells, _), p in zip(p_values, adjusted, strict=True):
         cells["p, adjusted"] = Cell(f"{p:.3g}")
-    of_a, of_b = ([replace(query, models=(model,)) for query in queries] for model in (a, b))
     return site.page(
         "pair",
         "Two models",
@@ -45,8 +44,8 @@ def pair_page(site: Site, index: QuestionTable, shown: Query) -> Html:
         a=a,
         b=b,
         results=cells_table("evaluation", rows),
-        behind_a=rows_behind(site, index, of_b, (a,)),
-        behind_b=rows_behind(site, index, of_a, (b,)),
+        behind_a=rows_behind(site, index, queries, b, (a,)),
+        behind_b=rows_behind(site, index, queries, a, (b,)),
     )
 
 

@@ -189,7 +189,7 @@ def question_page(here: Asked, labels: Labeller | None) -> Html:
             index, query, lambda metric: here.to(query=replace(query, metric=metric))
         ),
         tally=facts,
-        first=first[0] if first else None,
+        first=first,
         query_pairs=query_pairs(query),
         answers=answers,
         compared=differences(*(answer.transcript.final_text for answer in answers[:2]))

@@ -194,7 +194,6 @@ class _Pages:
         self._primary = primary
         self._prices = prices
         self.background = Background()
-        self._scopes = {(scope.evaluation_name, scope.metric): scope for scope in index.scopes}
         self._opened = lru_cache(_KEPT)(self._open)
         self._stats = lru_cache(_KEPT)(_stats_of)
         self._site = Site(root, shown(last_name(index.corpus)), can_label=labels is not None)
@@ -373,7 +372,7 @@ class _Pages:
     def _state(self, request: Request) -> tuple[PageState, Scope]:
         """The state of a page, and the scope that it names."""
         state = state_of(_parameters(request))
-        scope = self._scopes.get((state.query.evaluation_name, state.query.metric))
+        scope = self._index.scope(state.query)
         if scope is None:
             raise _MissingError("This corpus has no such evaluation and metric.")
         return state, scope
