@@ -91,14 +91,14 @@ def clean(
 
 def _clean_local(output: str, work_dir: str | None, *, dry_run: bool) -> list[RemovedWork]:
     target = Path(output).resolve()
+    not_a_corpus = f"{shown(output)} is not a corpus"
     if not target.name:
-        raise UsageError(f"{shown(output)} is not a corpus")
+        raise UsageError(not_a_corpus)
     if not target.parent.is_dir():
-        raise UsageError(
-            f"{shown(output)} is not a corpus: there is no directory {shown(str(target.parent))}"
-        )
+        parent = shown(str(target.parent))
+        raise UsageError(f"{not_a_corpus}: there is no directory {parent}")
     if target.exists() and not target.is_dir():
-        raise UsageError(f"{shown(output)} is not a corpus: it is a file")
+        raise UsageError(f"{not_a_corpus}: it is a file")
     beside = LocalOutput(target, CORPUS, work_root_of(output, None))
     work = work_root_of(output, work_dir)
 
@@ -108,7 +108,7 @@ def _clean_local(output: str, work_dir: str | None, *, dry_run: bool) -> list[Re
 
     if not leftovers():
         if target.exists() and any(target.iterdir()) and not (target / CORPUS.marker).exists():
-            raise UsageError(f"{shown(output)} is not a corpus: it holds no {CORPUS.marker}")
+            raise UsageError(f"{not_a_corpus}: it holds no {CORPUS.marker}")
         return []
     shared = locked_work(target, work) if _exists(work) else contextlib.nullcontext()
     with locked(target), shared:

@@ -270,13 +270,12 @@ def _leaderboard(board: Leaderboard) -> Html:
 
 
 def _check_target(target: Path, corpus: str, *, overwrite: bool) -> None:
+    problem = ""
     if target.exists() and not target.is_file():
-        raise UsageError(
-            f"{shown(str(target))} is not a file; choose a file, or - for standard output"
-        )
-    if target.exists() and not overwrite:
-        raise UsageError(
-            f"{shown(str(target))} exists; choose another file, or add --overwrite to replace it"
-        )
-    if not is_url(corpus) and Path(corpus).resolve() in target.resolve().parents:
-        raise UsageError(f"{shown(str(target))} is inside the corpus; choose a file outside of it")
+        problem = "is not a file; choose a file, or - for standard output"
+    elif target.exists() and not overwrite:
+        problem = "exists; choose another file, or add --overwrite to replace it"
+    elif not is_url(corpus) and Path(corpus).resolve() in target.resolve().parents:
+        problem = "is inside the corpus; choose a file outside of it"
+    if problem:
+        raise UsageError(f"{shown(str(target))} {problem}")
