@@ -346,8 +346,8 @@ def score(corpus: str, dry_run: bool, **options: Any) -> None:
 
 def _score_sections(scored: Scored, *, dry_run: bool) -> Iterator[Section]:
     scope_of = attrgetter("evaluation_name", "rule")
-    for scope in dict.fromkeys(map(scope_of, scored.models)):
-        models = [model for model in scored.models if scope_of(model) == scope]
+    for scope, group in groupby(scored.models, key=scope_of):
+        models = list(group)
         answers = sum(model.records for model in models)
         about = spell("{models:model}, {answers:answer}", models=models, answers=answers)
         notes = []

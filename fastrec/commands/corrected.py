@@ -10,6 +10,7 @@ a labels file to fill in: a random sample in which every answer is equally likel
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Unpack
 
 import msgspec
@@ -118,7 +119,7 @@ def corrected(
     if (propose is None) != (output is None):
         raise UsageError("--propose needs a file for the lines, -o FILE")
     file = None if labels is None else GivenFile.at(os.fspath(labels))
-    labeller = None if file is None else Labeller(file)
+    labeller = file and Labeller(file)
     index, scopes = open_scopes(corpus, wanted, metrics=metrics, jobs=jobs, progress=progress)
     models: list[CorrectedModel] = []
     used: set[Any] = set()
@@ -153,29 +154,21 @@ def _find_labelled(
 
     Only records are read whose model and question have a label.
     """
-    about = [label for label in labeller.labels.values() if label.evaluation == table.name[0]]
-    names = {label.question or str(label.sample_id) for label in about}
-    lengths = set(map(len, names))
-
-    def are_named(values: list[Any]) -> Array:
-        texts = map(str, values)
-        return np.array([any(text[:end] in names for end in lengths) for text in texts], np.bool_)
-
-    records = table.records
-    codes, sample_ids = records.sample_ids
-    is_named = are_named(records.hashes)[records.hash] | are_named(sample_ids)[codes]
-    is_wanted = is_wanted & is_named[table.place]
-    is_wanted &= np.isin(table.models, [label.model for label in about])[table.model]
-    places = np.flatnonzero(is_wanted)
-    lines = records.selection.lines(table.number[places])
+    is_named = np.isin(table.models, [label.model for label in labeller.labels.values()])
+    places = [
+        place
+        for place in np.flatnonzero(is_wanted & is_named[table.model]).tolist()
+        if labeller.change_of(_names_of(table, place))
+    ]
+    lines = table.selection.lines(table.number[places])
     found: dict[int, float] = {}
-    for place, line in zip(places.tolist(), lines, strict=True):
+    for place, line in zip(places, lines, strict=True):
         record = decoded(line)
         if label := labeller.label_of(record):
             metadata = record.get("metadata") or {}
             if _ORIGINAL & metadata.keys() and "scored_by" not in metadata:
                 raise UsageError(
-                    f"{shown(records.selection.corpus)} has the verdicts of labels: give the "
+                    f"{shown(table.selection.corpus)} has the verdicts of labels: give the "
                     "corpus from before `normalize --labels`, which has those of the grader"
                 )
             verdict = record["evaluation"]
@@ -184,6 +177,16 @@ def _find_labelled(
                 found[place] = float(value) - float(verdict[field])
                 used.add(label.answer)
     return found
+
+
+def _names_of(table: ScopeRecords, place: int) -> SimpleNamespace:
+    """The names of an answer, as a record has them."""
+    return SimpleNamespace(
+        evaluation_name=table.name[0],
+        model_id=table.models[table.model[place]],
+        sample_hash=table.hashes[table.question[place]],
+        sample_id=table.sample_ids.value(place),
+    )
 
 
 def _correct_models(

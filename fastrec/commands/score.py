@@ -31,6 +31,7 @@ from fastrec.errors import UsageError, listed, naming, shown
 from fastrec.filters import Strings, as_tuple
 from fastrec.harnesses.log import NOT_SCORED
 from fastrec.judge.parse import decoded, spell
+from fastrec.normalize.corrections import GivenFile
 from fastrec.normalize.options import make_options
 from fastrec.normalize.run import run
 from fastrec.notebook import Tabular
@@ -111,10 +112,6 @@ class Scored(Tabular, kw_only=True):
     notices: list[str]
     """What `normalize` said about the new corpus."""
 
-    def rows(self) -> list[JsonObject]:
-        """A row for each evaluation, rule and model."""
-        return [msgspec.structs.asdict(model) for model in self.models]
-
 
 class Reference(msgspec.Struct, forbid_unknown_fields=True):
     """A line of a file of references: the references of a question."""
@@ -184,7 +181,7 @@ def score(
                 rules=chosen,
                 masks=[mask[number] for mask in masks],
                 references=given,
-                output=None if dry_run else str(shards / f"part-{number:05d}.jsonl.zst"),
+                output=os.devnull if dry_run else str(shards / f"part-{number:05d}.jsonl.zst"),
                 replace=replace,
             )
             for number, part in enumerate(everything.parts)
@@ -216,10 +213,9 @@ def _scored_shards(output: AnyPath | None, work_dir: str | None) -> Iterator[Pat
     name every time.
     """
     target = Path(os.fspath(output or "dry-run"))
-    parent = target.parent if work_dir is None else Path(work_dir)
-    if output is None or is_url(os.fspath(output)):
-        parent = Path(work_dir or tempfile.gettempdir())
-    shards = parent / f".{target.name}.fastrec-scored"
+    is_local = output is not None and not is_url(os.fspath(output))
+    beside = target.parent if is_local else tempfile.gettempdir()
+    shards = Path(work_dir or beside) / f".{target.name}.fastrec-scored"
     shutil.rmtree(shards, ignore_errors=True)  # of a run that was killed
     with naming(str(shards)):
         if output is not None:
@@ -235,11 +231,8 @@ def _read_references(path: AnyPath) -> References:
     name = os.fspath(path)
     decode = msgspec.json.Decoder(Reference).decode
     references: References = {}
-    try:
-        lines = Path(name).read_bytes().split(b"\n")
-    except OSError as exc:
-        raise UsageError(f"{shown(name)} cannot be read: {exc.strerror}") from exc
-    for number, line in enumerate(lines, start=1):
+    (text,) = GivenFile.at(name).texts
+    for number, line in enumerate(text.split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -326,7 +319,7 @@ class _Task(PartTask, frozen=True, kw_only=True):
     rules: list[Rule]
     masks: list[Array]  # of each rule: which records it scores
     references: References
-    output: str | None  # path of the shard
+    output: str  # path of the shard
     replace: bool
 
 
@@ -352,15 +345,10 @@ class _Scores(msgspec.Struct):
 def _score_part(task: _Task) -> _Scores:
     """Score the records of a part, and write the new ones."""
     scores = _Scores()
-    lines = _lines_to_write(task, scores)
-    if task.output is None:
-        for _ in lines:
-            pass
-    else:
-        compressor = zstandard.ZstdCompressor(level=_LEVEL)
-        with Path(task.output).open("wb") as file, compressor.stream_writer(file) as shard:
-            for line in lines:
-                shard.write(line + b"\n")
+    compressor = zstandard.ZstdCompressor(level=_LEVEL)
+    with Path(task.output).open("wb") as file, compressor.stream_writer(file) as shard:
+        for line in _lines_to_write(task, scores):
+            shard.write(line + b"\n")
     return scores
 
 

@@ -344,8 +344,9 @@ def validate(
         known_input_bytes=0,
     )
     shards, notices = find_records(path_names(paths), files_from=files_from)
-    validation = Validation(shards=len(shards), notices=notices)
     total = _JudgedSlice()
+    counts: Counter[str] = Counter()
+    bad_shards: list[str] = []
     progress = progress or Progress()
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrec-"))
@@ -367,38 +368,34 @@ def validate(
                 found += piece
             if log:
                 log.add(found)
-            _add_shard(validation, total, shard, found)
+            if found.error:  # nothing of a shard counts that could not be read completely
+                bad_shards.append(found.error)
+                continue
+            if found.bom:
+                notice = f"{shown(shard.path)} begins with a byte order mark, which was skipped"
+                notices.append(notice)
+            counts += found.counts
+            found.counts.clear()  # so that line numbers stay those of each shard
+            total += found
         progress.finish()
-    validation.repairable_by_code = dict(sorted(total.repairable.items()))
-    validation.codes = dict(total.groups.codes)
-    validation.groups = total.groups.in_order()
-    validation.versions = {name: total.versions[name] for name in SCHEMAS if total.versions[name]}
-    if upgrade_report:
-        validation.upgrade = _upgrade_report(validation, total)
-    validation.stopped_early = max_errors is not None and validation.invalid >= max_errors
-    validation.seconds = time.perf_counter() - started
-    return validation
+    return Validation(
+        **counts,
+        versions={name: total.versions[name] for name in SCHEMAS if total.versions[name]},
+        repairable_by_code=dict(sorted(total.repairable.items())),
+        shards=len(shards),
+        seconds=time.perf_counter() - started,
+        stopped_early=max_errors is not None and counts["invalid"] >= max_errors,
+        codes=dict(total.groups.codes),
+        groups=total.groups.in_order(),
+        upgrade=_upgrade_report(total) if upgrade_report else None,
+        bad_shards=bad_shards,
+        notices=notices,
+    )
 
 
-def _add_shard(
-    validation: Validation, total: _JudgedSlice, shard: Shard, found: _JudgedSlice
-) -> None:
-    """Add what was found in a shard; only its error if it could not be read completely."""
-    if found.error:
-        validation.bad_shards.append(found.error)
-        return
-    if found.bom:
-        notice = f"{shown(shard.path)} begins with a byte order mark, which was skipped"
-        validation.notices.append(notice)
-    for name, count in found.counts.items():
-        setattr(validation, name, getattr(validation, name) + count)
-    found.counts.clear()  # so that line numbers stay those of each shard
-    total += found
-
-
-def _upgrade_report(validation: Validation, total: _JudgedSlice) -> UpgradeReport:
+def _upgrade_report(total: _JudgedSlice) -> UpgradeReport:
     newest = NEWEST_SCHEMA.name
-    earlier = sum(count for name, count in validation.versions.items() if name != newest)
+    earlier = sum(count for name, count in total.versions.items() if name != newest)
     steps = [
         UpgradeStep(group.code, group.message, group.count, group.locations)
         for group in total.upgrades.in_order()
