@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-_LARGEST_CODE = 1 << 62
+_LARGEST_CODE = 1 << 40
+_BITS = 63  # of the largest integer
+_FEW = 20  # ascending runs that are merged
+_SPARSE = 8  # codes of so many more values than records are sorted to be numbered
 
 
 class Values(dict[Any, int]):
@@ -19,17 +22,18 @@ class Values(dict[Any, int]):
         return np.array(numbers, dtype=np.int64)
 
 
-def joint_codes(*columns: Array) -> Array:
+def joint_codes(first: Array, *others: Array) -> Array:
     """One code for each combination of codes; codes are in the order of the combinations."""
-    joint = np.zeros(len(columns[0]), dtype=np.int64)
-    bound = 1
-    for codes in columns:
-        size = int(codes.max(initial=0)) + 1
-        bound *= size
-        if bound > _LARGEST_CODE:
-            distinct, joint = np.unique(joint, return_inverse=True)
-            bound = len(distinct) * size
-        joint = joint * size + codes
+    joint = first.astype(np.int64)
+    bound = _size_of(joint)
+    for codes in others:
+        size = _size_of(codes)
+        if size > 1:
+            if bound * size > _LARGEST_CODE:
+                joint = _numbered(joint)
+                bound = _size_of(joint)
+            joint = joint * size + codes
+            bound *= size
     return joint
 
 
@@ -58,18 +62,45 @@ class Distinct(NamedTuple):
 
 
 def distinct_of(*columns: Array) -> Distinct:
-    """Find the distinct combinations of codes, in order.
+    """Find the distinct combinations of codes, in order."""
+    place = _numbered(joint_codes(*columns))
+    first = np.empty(_size_of(place), dtype=np.int64)
+    first[place[::-1]] = np.arange(len(place))[::-1]  # the first record is the last to be set
+    return Distinct(first, place)
 
-    `np.unique` would import the masked arrays of numpy, which takes 10 ms.
+
+def _numbered(codes: Array) -> Array:
+    """Number the distinct codes from 0 on, in order."""
+    size = _size_of(codes)
+    if size > _SPARSE * len(codes):
+        order = stable_order(codes)
+        in_order = codes[order]
+        numbers = np.zeros(len(codes), dtype=np.int64)
+        np.cumsum(in_order[1:] != in_order[:-1], out=numbers[1:])
+        places = np.empty_like(numbers)
+        places[order] = numbers
+        return places
+    used = np.flatnonzero(is_there(codes, size))
+    numbers = np.empty(size, dtype=np.int64)
+    numbers[used] = np.arange(len(used))
+    return numbers[codes]
+
+
+def _size_of(codes: Array) -> int:
+    return int(codes.max()) + 1 if len(codes) else 0
+
+
+def stable_order(codes: Array) -> Array:
+    """The positions of codes in ascending order; equal ones keep their order.
+
+    `argsort` is fast if codes are almost in order. Others are sorted with their positions in the
+    low bits, which takes a fifth of the time.
     """
-    codes = joint_codes(*columns)
-    order = np.argsort(codes, kind="stable")
-    in_order = codes[order]
-    begins = np.ones(len(codes), dtype=np.bool_)
-    begins[1:] = in_order[1:] != in_order[:-1]
-    place = np.empty(len(codes), dtype=np.int64)
-    place[order] = np.cumsum(begins) - 1
-    return Distinct(order[begins], place)
+    bits = len(codes).bit_length()
+    descents = np.count_nonzero(codes[1:] < codes[:-1])
+    if descents <= _FEW or _size_of(codes).bit_length() + bits > _BITS:
+        return np.argsort(codes, kind="stable")
+    return np.sort(codes.astype(np.int64) << bits | np.arange(len(codes))) & ((1 << bits) - 1)
 
 
 def distinct_within(keys: Distinct, *others: Array) -> Array:

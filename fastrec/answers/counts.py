@@ -17,12 +17,13 @@ from fastrec.answers.codes import Array, by_code, count_of, distinct_of, distinc
 from fastrec.answers.records import ANSWERS, ERROR, RIGHT, Records, RecordsOfScopes
 from fastrec.answers.selection import Selection
 from fastrec.sorting.keys import encode_sample_id, encode_text, scope_of
+from fastrec.statistics.exact import sums_of_doubles, sums_of_integers
 from fastrec.summary.census import QuestionCounts
 from fastrec.summary.document import EvaluationSummary
 from fastrec.summary.part_statistics import Census
 from fastrec.summary.rows import BUCKETS_PER_POWER, FIRST_EXPONENT, bucket_of
 from fastrec.summary.summarize import summarize_evaluations
-from fastrec.summary.tally import UNIT_BITS, ModelTally, Tally, add_repeats, score_sums
+from fastrec.summary.tally import UNIT_BITS, ModelTally, Tally, add_repeats
 
 
 def count_evaluations(selection: Selection, loader: RecordsOfScopes) -> list[EvaluationSummary]:
@@ -95,17 +96,9 @@ class _Counting(msgspec.Struct):
         return list(count_of(self.groups[mask], self.count).tolist())
 
     def _sums(self, name: str) -> list[int]:
-        """The sum of the numbers of each group.
-
-        The halves of 64-bit integers are added up apart, so that it is exact.
-        """
+        """The sum of the numbers of each group."""
         numbers = self.records.gather(name)
-        wide = numbers.astype(np.uint64)
-        found = [0] * self.count
-        for half, shift in ((wide & np.uint64(0xFFFFFFFF), 0), (wide >> np.uint64(32), 32)):
-            sums = np.bincount(self.groups, half.astype(np.float64), self.count)
-            for group, total in enumerate(sums.tolist()):
-                found[group] += int(total) << shift
+        found = sums_of_integers(self.groups, numbers, self.count)
         for place, value in self.records.exact(name).items():
             found[int(self.groups[place])] += value - int(numbers[place])
         return found
@@ -113,14 +106,18 @@ class _Counting(msgspec.Struct):
     def _score_sums(self, mask: Array) -> tuple[list[int], list[int]]:
         """The sums of the scores of each group, and of their squares, in some of the records."""
         score = self.records.score
-        ones = self._number_of(mask & (score == 1))
-        sums = [number << UNIT_BITS for number in ones]
-        squares = [number << 2 * UNIT_BITS for number in ones]
-        places = np.flatnonzero(mask & (score != 0) & (score != 1))
-        for group, some in by_code(self.groups[places], places):
-            total, squared, _, _ = score_sums(self.records.exact_scores(some))
-            sums[group] += total
-            squares[group] += squared
+        exact = self.records.exact("score")
+        is_double = mask & (score != 0) & (score != 1)
+        is_double[list(exact)] = False
+        sums, squares = sums_of_doubles(self.groups[is_double], score[is_double], self.count)
+        for group, number in enumerate(self._number_of(mask & (score == 1))):
+            sums[group] += number << UNIT_BITS
+            squares[group] += number << 2 * UNIT_BITS
+        for place, value in exact.items():
+            if mask[place]:
+                group = int(self.groups[place])
+                sums[group] += value << UNIT_BITS
+                squares[group] += value**2 << 2 * UNIT_BITS
         return sums, squares
 
     def _latencies(self) -> list[Counter[int]]:
