@@ -193,8 +193,9 @@ class ScopeRecords:
         self.questions = int(self.question.max(initial=-1)) + 1
         first = records.first[self.first_question : self.first_question + self.questions]
         self.first = first - place.start  # By question: the position of its first record.
-        codes, places = np.unique(records.model[place], return_inverse=True)
-        names = [records.models[code] for code in codes.tolist()]
+        codes = records.model[place]
+        of_models, places = distinct_of(codes)
+        names = [records.models[code] for code in codes[of_models].tolist()]
         order, ranks = order_of([name.encode(errors="surrogatepass") for name in names])
         self.models = tuple(names[at] for at in order)
         self.model = ranks[places]
@@ -281,7 +282,8 @@ class ScopeRecords:
         count = len(first)
         is_answer = self.is_answer
         flags = np.zeros(count, dtype=np.uint8)
-        np.bitwise_or.at(flags, place, self.flag)
+        for kind in (RIGHT, WRONG, ERROR):
+            flags[place[self.flag == kind]] |= kind
         answers = count_of(place[is_answer], count)
         share = count_of(place[self.flag == RIGHT], count) / np.maximum(answers, 1)
         score = np.zeros(count)
