@@ -17,13 +17,16 @@ from fastrec.answers.codes import Array, by_code, count_of, distinct_of, distinc
 from fastrec.answers.records import ANSWERS, ERROR, RIGHT, Records, RecordsOfScopes
 from fastrec.answers.selection import Selection
 from fastrec.sorting.keys import encode_sample_id, encode_text, scope_of
-from fastrec.statistics.exact import sums_of_doubles, sums_of_integers
 from fastrec.summary.census import QuestionCounts
 from fastrec.summary.document import EvaluationSummary
 from fastrec.summary.part_statistics import Census
 from fastrec.summary.rows import BUCKETS_PER_POWER, FIRST_EXPONENT, bucket_of
 from fastrec.summary.summarize import summarize_evaluations
 from fastrec.summary.tally import UNIT_BITS, ModelTally, Tally, add_repeats
+
+
+_MANTISSA_BITS = 53
+_LEAST_EXPONENT = _MANTISSA_BITS - UNIT_BITS  # of a double with all of these bits
 
 
 def count_evaluations(selection: Selection, loader: RecordsOfScopes) -> list[EvaluationSummary]:
@@ -96,9 +99,17 @@ class _Counting(msgspec.Struct):
         return list(count_of(self.groups[mask], self.count).tolist())
 
     def _sums(self, name: str) -> list[int]:
-        """The sum of the numbers of each group."""
+        """The sum of the numbers of each group.
+
+        The halves of 64-bit integers are added up apart, so that it is exact.
+        """
         numbers = self.records.gather(name)
-        found = sums_of_integers(self.groups, numbers, self.count)
+        wide = numbers.astype(np.uint64)
+        found = [0] * self.count
+        for half, shift in ((wide & np.uint64(0xFFFFFFFF), 0), (wide >> np.uint64(32), 32)):
+            sums = np.bincount(self.groups, half.astype(np.float64), self.count)
+            for group, total in enumerate(sums.tolist()):
+                found[group] += int(total) << shift
         for place, value in self.records.exact(name).items():
             found[int(self.groups[place])] += value - int(numbers[place])
         return found
@@ -109,7 +120,7 @@ class _Counting(msgspec.Struct):
         exact = self.records.exact("score")
         is_double = mask & (score != 0) & (score != 1)
         is_double[list(exact)] = False
-        sums, squares = sums_of_doubles(self.groups[is_double], score[is_double], self.count)
+        sums, squares = _sums_of_doubles(self.groups[is_double], score[is_double], self.count)
         for group, number in enumerate(self._number_of(mask & (score == 1))):
             sums[group] += number << UNIT_BITS
             squares[group] += number << 2 * UNIT_BITS
@@ -155,6 +166,22 @@ class _Counting(msgspec.Struct):
             [encoded[order[rank]] for rank in ends.tolist()] for ends in (lowest, highest)
         )
         return first, last
+
+
+def _sums_of_doubles(groups: Array, values: Array, count: int) -> tuple[list[int], list[int]]:
+    """The sums of the doubles of each group, and of their squares, in units as in a `ModelTally`.
+
+    They are added up as integers: mantissas, each shifted by its exponent.
+    """
+    exponents = np.maximum(np.frexp(values)[1], _LEAST_EXPONENT)
+    lowest = int(exponents.min(initial=0))
+    mantissas = np.ldexp(values, _MANTISSA_BITS - exponents).astype(np.int64)
+    integers = mantissas.astype(object) << (exponents - lowest).astype(object)
+    sums, squares = np.zeros((2, count), dtype=object)
+    np.add.at(sums, groups, integers)
+    np.add.at(squares, groups, integers * integers)
+    shift = lowest - _LEAST_EXPONENT
+    return list(sums << shift), list(squares << 2 * shift)
 
 
 def _questions(records: Records, models: Sequence[bytes]) -> dict[int, QuestionCounts]:

@@ -102,7 +102,11 @@ def _verdicts(
         codes, spellings = codes_of(columns, condition.path)
         if condition.path == ("error",) and condition.operator == "?":
             codes, spellings = columns.array("error"), [(None,), ("some",)]
-        yield lambda codes=codes: codes, [_verdict(condition, values) for values in spellings]
+        yield partial(_read_before, codes), [_verdict(condition, values) for values in spellings]
+
+
+def _read_before(codes: Sequence[int]) -> Sequence[int]:
+    return codes
 
 
 def _outcome_codes(columns: PartColumns) -> "array[int]":
