@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-_LARGEST_CODE = 1 << 40
-_BITS = 63  # of the largest integer
-_FEW = 20  # ascending runs that are merged
+_LARGEST_CODE = 1 << 62
 _SPARSE = 8  # codes of so many more values than records are sorted to be numbered
 
 
@@ -73,13 +71,8 @@ def _numbered(codes: Array) -> Array:
     """Number the distinct codes from 0 on, in order."""
     size = _size_of(codes)
     if size > _SPARSE * len(codes):
-        order = stable_order(codes)
-        in_order = codes[order]
-        numbers = np.zeros(len(codes), dtype=np.int64)
-        np.cumsum(in_order[1:] != in_order[:-1], out=numbers[1:])
-        places = np.empty_like(numbers)
-        places[order] = numbers
-        return places
+        return np.asarray(np.unique(codes, return_inverse=True)[1])
+    # Unless codes are sparse, this takes a tenth of the time of sorting them.
     used = np.flatnonzero(is_there(codes, size))
     numbers = np.empty(size, dtype=np.int64)
     numbers[used] = np.arange(len(used))
@@ -88,19 +81,6 @@ def _numbered(codes: Array) -> Array:
 
 def _size_of(codes: Array) -> int:
     return int(codes.max()) + 1 if len(codes) else 0
-
-
-def stable_order(codes: Array) -> Array:
-    """The positions of codes in ascending order; equal ones keep their order.
-
-    `argsort` is fast if codes are almost in order. Others are sorted with their positions in the
-    low bits, which takes a fifth of the time.
-    """
-    bits = len(codes).bit_length()
-    descents = np.count_nonzero(codes[1:] < codes[:-1])
-    if descents <= _FEW or _size_of(codes).bit_length() + bits > _BITS:
-        return np.argsort(codes, kind="stable")
-    return np.sort(codes.astype(np.int64) << bits | np.arange(len(codes))) & ((1 << bits) - 1)
 
 
 def distinct_within(keys: Distinct, *others: Array) -> Array:

@@ -24,7 +24,6 @@ from fastrec.summary.rows import BUCKETS_PER_POWER, FIRST_EXPONENT, bucket_of
 from fastrec.summary.summarize import summarize_evaluations
 from fastrec.summary.tally import UNIT_BITS, ModelTally, Tally, add_repeats
 
-
 _MANTISSA_BITS = 53
 _LEAST_EXPONENT = _MANTISSA_BITS - UNIT_BITS  # of a double with all of these bits
 

@@ -28,7 +28,6 @@ from fastrec.answers.codes import (
     Values,
     distinct_of,
     ranks_of,
-    stable_order,
     used_codes,
 )
 from fastrec.corpus.column_filter import codes_of, match_columns, values_at
@@ -286,7 +285,7 @@ class Selection:
     def _collect(self, numbers: Array, collect: Callable[[PartColumns, Array], Array]) -> Array:
         """Collect values of records, given by number, from the columns of their parts."""
         is_in_order = bool((numbers[1:] >= numbers[:-1]).all())
-        order = slice(None) if is_in_order else stable_order(numbers)
+        order = slice(None) if is_in_order else np.argsort(numbers)
         found = [
             collect(self.columns(part), positions)
             for part, positions in self.by_part(numbers[order])
