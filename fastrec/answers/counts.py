@@ -226,14 +226,15 @@ def _add_repeats(
     repeated = np.flatnonzero(np.bincount(cells)[cells] > 1)
     if not repeated.size:
         return
-    correct = records.gather("correct")
+    is_right = records.gather("correct") > 0
+    is_error = records.flag == ERROR
+    scores = records.score.astype(object)
+    for place, score in records.exact("score").items():
+        scores[place] = score
     for _, places in by_code(cells[repeated], repeated):
         verdicts = zip(
-            correct[places].tolist(),
-            records.exact_scores(places),
-            records.flag[places].tolist(),
-            strict=True,
+            *(values[places].tolist() for values in (is_right, scores, is_error)), strict=True
         )
         name = models[int(records.model[places[0]])]
-        outcomes = [(name, (bool(right), score, kind == ERROR)) for right, score, kind in verdicts]
+        outcomes = [(name, verdict) for verdict in verdicts]
         add_repeats(found[int(records.scope[places[0]])].repeats, outcomes)

@@ -104,18 +104,6 @@ class Records:
         samples = distinct_within(of_hash, self.model, run, self.sample_ids.codes)
         return (samples > runs)[of_hash.place]
 
-    @cached_property
-    def _exact_scores(self) -> dict[int, int]:
-        return self.exact("score")
-
-    def exact_scores(self, places: Sequence[int]) -> list[float]:
-        """The scores of the records at some places, which an array may not hold."""
-        scores: list[float] = self.score[places].tolist()
-        if not self._exact_scores:
-            return scores
-        known = zip(places, scores, strict=True)
-        return [self._exact_scores.get(place, score) for place, score in known]
-
     def gather(self, name: str) -> Array:
         """The values of another column of these records."""
         return self.selection.gather(name, self.number)
@@ -147,8 +135,7 @@ class Records:
         arrays = {name: getattr(self, name)[chosen] for name in _ARRAYS}
         made = copy(self)
         made.__dict__.update(arrays)
-        for name in ("sample_ids", "_exact_scores"):
-            made.__dict__.pop(name, None)
+        made.__dict__.pop("sample_ids", None)
         return made
 
     def of_scope(self, scope: int) -> ScopeRecords:

@@ -304,6 +304,8 @@ class Selection:
             for part, _ in self.by_part(np.sort(numbers))
             for position, value in self.columns(part).exact(name).items()
         }
+        if not exact:
+            return {}
         places = np.flatnonzero(np.isin(numbers, list(exact)))
         return {place: exact[int(numbers[place])] for place in places.tolist()}
 
