@@ -201,8 +201,10 @@ def script() -> None:
     modules have registered to be done at exit is done.
     """
     _open_closed_streams()
-    # Allocations between two collections: with 700, collecting takes 10 % of the start.
-    gc.set_threshold(50_000)
+    # Allocations between two collections: with 700 or 50,000, collecting takes 10 % of the start.
+    gc.set_threshold(200_000)
+    # The library below numpy would have a thread for each core, which wait for work in a loop.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.meta_path.insert(0, _WithoutPandas)
     try:
         main()

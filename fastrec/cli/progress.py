@@ -15,9 +15,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from shutil import get_terminal_size
 
-from fastrec.cli.console import spell, status_line
+from fastrec.cli.console import spell, status_line, terminal_columns
 from fastrec.progress import Progress
 
 _INTERVAL = 0.1  # seconds between two drawings
@@ -132,7 +131,7 @@ class ProgressLine(Progress):
             pace=stage.records / elapsed,
             rejected=self._rejected,
         )
-        self._show(text[: max(get_terminal_size().columns - 1, 20)])
+        self._show(text[: max(terminal_columns() - 1, 20)])
 
     def _show(self, text: str) -> None:
         with contextlib.suppress(OSError):  # a terminal that was closed must not stop the run

@@ -31,12 +31,12 @@ from fastrec.errors import counted
 
 if TYPE_CHECKING:
     from fastrec.answers.items import EvaluationItems, Item
+    from fastrec.answers.similar_names import SimilarModels
     from fastrec.commands.corrected import CorrectedModel
     from fastrec.commands.items import Items
     from fastrec.commands.overlap import Overlap
     from fastrec.commands.overlap.evaluations import SharedQuestions
     from fastrec.commands.overlap.joins import EvaluationJoins, QuestionGroup
-    from fastrec.commands.overlap.names import SimilarModels
     from fastrec.commands.score import Scored, ScoreExample
     from fastrec.statistics.calibration import Calibration
     from fastrec.summary.document import ModelRecipes

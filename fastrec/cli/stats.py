@@ -92,7 +92,7 @@ def _sections(found: Stats, most: int | None) -> Iterator[Section]:
 
 
 def _legends(found: Stats, most: int | None) -> Iterator[Sequence[str]]:
-    from fastrec.commands.overlap.names import probable_pairs
+    from fastrec.answers.similar_names import probable_pairs
     from fastrec.summary.present_ranking import facts_in_words, legend
 
     yield legend(found)

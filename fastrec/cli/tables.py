@@ -7,8 +7,8 @@ title and notes. CSV has columns of its own, with numbers in full precision.
 
 from __future__ import annotations
 
+import math
 import re
-import shutil
 import sys
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +22,7 @@ from fastrec.cli.console import (
     safe,
     spell,
     styled,
+    terminal_columns,
     width_of,
 )
 from fastrec.errors import counted
@@ -129,12 +130,11 @@ def table_lines(table: Table) -> Iterator[str]:
     """Yield the lines of a table, without the columns that a narrow terminal has no room for."""
     texts = [list(map(safe, column.texts)) for column in table]
     widths = [max(map(width_of, cells)) for cells in texts]
-    excess = sum(2 + width for width in widths if width) - shutil.get_terminal_size().columns
+    most = terminal_columns() if sys.stdout.isatty() else math.inf
+    excess = sum(2 + width for width in widths if width) - most
     hidden = set()
     for _, number in sorted(
-        (column.hidden, number)
-        for number, column in enumerate(table)
-        if column.hidden is not None and sys.stdout.isatty()
+        (column.hidden, number) for number, column in enumerate(table) if column.hidden is not None
     ):
         if excess > 0:
             excess -= 2 + widths[number]

@@ -1,9 +1,9 @@
 """`fastrec compare`: two models on the questions that both have answered."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import chain, islice, permutations, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import Any, Unpack
 
 import msgspec
@@ -18,7 +18,7 @@ from fastrec.answers.choosing import (
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.shown import ShownQuestion, read_question
-from fastrec.answers.table import Query, QuestionRow, Scope
+from fastrec.answers.table import Query, Scope
 from fastrec.answers.values import judged_pairs, value_rows
 from fastrec.errors import NoMatchError, UsageError
 from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_filters
@@ -406,24 +406,26 @@ def _distinguishing_questions(
     a metric is graded, only the size of the difference counts. Questions that A wins and those that
     B wins take turns.
     """
-    found = (
-        _largest(index, query, values, number)
-        if scope.graded
-        else _ends(index, query, pair, number)
-    )
+    facts = index.facts(query)
+    numbers = index.table(query).numbers
     won: list[_Candidate] = []
     lost: list[_Candidate] = []
-    for row in found:
-        a, b = (float(value or 0) for value in values[row.name])
-        mean = row.mean_score if scope.graded else row.share
-        others = row.models - 2
+    for name, (first, second) in values.items():
+        # Verdicts on one of several answers tell less than those on all of them.
+        if first is None or second is None or not (scope.graded or abs(first - second) == 1):
+            continue
+        a, b = float(first), float(second)
+        at = numbers[name]
+        models = int(facts.models[at])
+        mean = float(facts.score[at] if scope.graded else facts.right[at] / models)
+        others = models - 2
         others_value = None
         agreement = 0.0
-        if others and mean is not None:
-            others_value = (mean * row.models - a - b) / others
+        if others:
+            others_value = (mean * models - a - b) / others
             agreement = 0.0 if scope.graded else abs(2 * others_value - 1)
         known = {"a": a, "b": b, "others": others, "others_value": others_value}
-        candidate = -abs(a - b), -agreement, -others, row.name, known
+        candidate = -abs(a - b), -agreement, -others, name, known
         if a != b:
             (won if (a > b) != scope.lower_is_better else lost).append(candidate)
     turns = filter(None, chain.from_iterable(zip_longest(sorted(won), sorted(lost))))
@@ -434,31 +436,3 @@ def _distinguishing_questions(
             shown.answers.sort(key=lambda answer: pair.index(answer.model_id))
             examples.append(Example(**known, question=shown))
     return examples
-
-
-def _ends(
-    index: QuestionTable, query: Query, pair: tuple[str, str], number: int
-) -> Iterable[QuestionRow]:
-    """Find questions that only one of two models has right, and on which most others agree.
-
-    These are at both ends of the table of questions by difficulty, so a few rows of it are enough.
-    """
-    ends = [
-        msgspec.structs.replace(query, right=(right,), wrong=(wrong,), sort=sort)
-        for right, wrong in permutations(pair)
-        for sort in ("easiest", "hardest")
-    ]
-    pages = index.pages(ends, number)
-    return {row.name: row for page in pages for row in page.rows}.values()
-
-
-def _largest(
-    index: QuestionTable, query: Query, values: _Values, number: int
-) -> Iterable[QuestionRow]:
-    """Find the questions with the largest differences, in both directions."""
-    sizes = {
-        name: a - b for name, (a, b) in values.items() if a is not None and b is not None and a != b
-    }
-    names = sorted(sizes, key=lambda name: (-sizes[name], name))
-    ends = dict.fromkeys([*names[:number], *names[-number:]])
-    return filter(None, (index.row(query, name) for name in ends))

@@ -10,9 +10,9 @@ from collections import Counter
 from typing import Any, Unpack
 
 from fastrec.answers.choosing import choose_scopes, open_index
+from fastrec.answers.similar_names import SimilarModels, compare_similar
 from fastrec.commands.overlap.evaluations import SharedQuestions, find_shared
 from fastrec.commands.overlap.joins import EvaluationJoins, find_joins
-from fastrec.commands.overlap.names import SimilarModels, compare_similar
 from fastrec.errors import UsageError, check_choice
 from fastrec.filters import FilterArguments, make_filters
 from fastrec.notebook import Tabular, flat

@@ -198,7 +198,7 @@ def _find_joins(index: QuestionTable, evaluation: str, scopes: _Scopes) -> Evalu
         by_metric.append(asked.chosen(is_chosen))
         numbers.append(table.number[is_chosen])
     everything = Asked(*(np.concatenate(codes) for codes in zip(*by_metric, strict=True)))
-    _, first, places = np.unique(everything.question, return_index=True, return_inverse=True)
+    first, places = distinct_of(everything.question)
     of_questions = index.selection.read(np.concatenate(numbers)[first], _digests_of_line)
     digests = np.array(of_questions, dtype=np.uint64)
     metrics = [scope.metric for scope, _ in scopes]

@@ -8,6 +8,7 @@ Of several spellings, the others get the name of the model with the most records
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from itertools import combinations
 
 import msgspec
@@ -34,6 +35,7 @@ class SimilarModels(msgspec.Struct):
     same."""
 
 
+@lru_cache(maxsize=4_096)
 def spelling(name: str) -> str:
     """What names have in common that differ only in spelling.
 
