@@ -40,7 +40,6 @@ from fastrec.normalize.kept import (
     Kept,
     KeptFile,
     KeptShard,
-    encoded_kept,
     signatures_of,
 )
 from fastrec.normalize.options import Options
@@ -55,7 +54,7 @@ from fastrec.normalize.results import (
     count_lines,
     repair_documents,
 )
-from fastrec.sorting.files import read_blocks, write_blocks
+from fastrec.sorting.files import framed, read_blocks, write_blocks
 from fastrec.sorting.keys import sample_id_of
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
@@ -389,7 +388,8 @@ def _keep_work(
         files=_kept_files(context, tasks, parts, summary, rejects),
     )
     try:
-        return encoded_kept(document), frozenset(file.path for file in document.files)
+        body = msgspec.msgpack.encode(document)
+        return framed(body), frozenset(file.path for file in document.files)
     except (UnicodeEncodeError, OverflowError) as exc:
         is_name = isinstance(exc, UnicodeEncodeError)
         reason = "a path is not UTF-8" if is_name else "its list would be too long"
@@ -451,11 +451,13 @@ def _kept_files(
     """Describe all files to keep; DamagedFileError if one is missing."""
     digests = [file for task in tasks for file in task.files]
     digests += [file for part in parts for file in part.all_files]
-    files = {file.path: file.hash for file in (*digests, summary)}
+    digests.append(summary)
     if rejects:
-        files[rejects.file] = rejects.sha256
+        digests.append(FileDigest(rejects.file, rejects.bytes, rejects.sha256))
+    files = {file.path: file for file in digests}
     signatures = signatures_of(list(map(context.output.before_publishing, files)), context.engine)
     for path, signature in zip(files, signatures, strict=True):
         if not signature:
             raise DamagedFileError(path, "it is missing")
-    return list(map(KeptFile, files, signatures, files.values()))
+    described = zip(files.values(), signatures, strict=True)
+    return [KeptFile(file.path, file.size, file.hash, signature) for file, signature in described]

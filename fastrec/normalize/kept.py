@@ -30,15 +30,16 @@ from msgspec.structs import replace
 from fastrec.corpus.manifest import InputEntry, RejectsEntry
 from fastrec.corpus.output import NEXT
 from fastrec.engine.base import Engine
-from fastrec.errors import shown
+from fastrec.errors import DamagedFileError, shown
 from fastrec.normalize.results import Part, PieceCounts, SortResult
-from fastrec.normalize.resume import difference, framed, unframed
+from fastrec.normalize.resume import difference
+from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import RunSlice, part_slice, whole_run
 from fastrec.sorting.keys import END
 from fastrec.sources.formats import Format, format_of_name
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
-from fastrec.storage import hash_of_file, sha256_of_file, storage_of
+from fastrec.storage import FileDigest, hash_of_file, is_unchanged, storage_of
 
 _FILES = 1_000  # files whose signatures one task asks for
 
@@ -52,10 +53,8 @@ class KeptShard(msgspec.Struct, frozen=True, array_like=True):
     ranges: tuple[tuple[int, int, str], ...] = ()
 
 
-class KeptFile(msgspec.Struct, frozen=True, array_like=True):
-    path: str
+class KeptFile(FileDigest, frozen=True, array_like=True):
     signature: str  # size, modification time and inode, or ETag
-    hash: str  # 128-bit xxh3, or SHA-256 if it is longer
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,17 +75,13 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
         return max((number + 1 for task in self.tasks for number in task.numbers), default=0)
 
 
-def encoded_kept(kept: Kept) -> bytes:
-    return framed(_encode(kept))
-
-
 def read_kept(path: str) -> Kept | str | None:
     """Read the document; None if there is none, or why it cannot be read."""
     try:
-        bodies = unframed(storage_of(path).read_all(path))
-        return _decode(bodies[0]) if bodies else f"{shown(path)} is damaged"
-    except FileNotFoundError:
-        return None
+        return msgspec.convert(next(read_blocks(path)), Kept)
+    except DamagedFileError as exc:
+        is_missing = isinstance(exc.__cause__, FileNotFoundError)
+        return None if is_missing else f"{shown(path)} is damaged"
     except OSError as exc:
         return f"{shown(path)} cannot be read: {exc.strerror or exc}"
     except msgspec.MsgspecError:
@@ -115,7 +110,7 @@ def recover_kept(path: str) -> Kept | str | None:
 
 def _why_damaged(kept: Kept, engine: Engine, *, by_content: bool) -> str | None:
     if by_content:
-        checked = engine.run(_has_hash, kept.files)
+        checked = engine.run(is_unchanged, kept.files)
         changed = [kept.files[number] for number, is_same in checked if not is_same]
     else:
         found = signatures_of([file.path for file in kept.files], engine)
@@ -157,17 +152,6 @@ def _signatures(paths: Sequence[str]) -> list[str]:
             found.append("")
     return found
 
-
-def _has_hash(file: KeptFile) -> bool:
-    read = sha256_of_file if len(file.hash) > 32 else hash_of_file
-    try:
-        return read(file.path)[1] == file.hash
-    except OSError:
-        return False
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Kept).decode
 
 _Layout = tuple[tuple[int, int], ...]  # ranges of a file: start and size
 _Hashed = tuple[tuple[int, int, str], ...]  # the same, with their hashes

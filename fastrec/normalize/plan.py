@@ -308,7 +308,7 @@ def merge_runs(
     with ViewsWriter(path) as data, IndexWriter(index_of(path), block_rows) as index:
         regions = _Regions(index, cuts)
         for window in gather(slices, None, None, window_bytes, open_part=open_part):
-            data.write(window.texts)
+            data.append(window.texts)
             regions.add(window)
         bounds = regions.finish()
     return Run(path, index.records, data.size, index.size, [], data.hash(), index.hash(), bounds)

@@ -1,6 +1,6 @@
 """Resume an interrupted run: its journal, and what of its finished work is reusable.
 
-    journal-00000000    settings │ entry │ entry │ …        each: length, fingerprint, msgpack
+    journal-00000000    settings │ entry │ entry │ …        blocks (`sorting.files`)
 
 The settings are everything besides the records that determines the bytes of the corpus: build,
 options, sort order. Entries of other settings are discarded, with a notice. An entry is written
@@ -33,20 +33,18 @@ from fastrec.corpus.sources import sources_path
 from fastrec.engine.base import Engine
 from fastrec.errors import ShardError
 from fastrec.normalize.results import MergedRun, Part, Piece, PieceCounts, SortResult
+from fastrec.sorting.files import intact_blocks, write_blocks
 from fastrec.sorting.runs import index_of
 from fastrec.sources.shard import Slice
 from fastrec.storage import (
     FileDigest,
-    fingerprint,
     hash_of_file,
     is_unchanged,
     is_url,
     join,
-    sha256_of_file,
     storage_of,
 )
 
-_HEAD = 12  # bytes before an entry: its length and fingerprint
 # In a store, entries are collected: the next run repeats those of the last seconds of a killed one.
 _FLUSH_SECONDS = 5.0
 _FLUSH_BYTES = 4 << 20
@@ -86,7 +84,7 @@ class Journal:
     def add(self, entry: JournalEntry) -> bool:
         """Add an entry; return whether it could be encoded."""
         try:
-            self._waiting.append(framed(_encode(entry)))
+            self._waiting.append(_encode(entry))
         except (UnicodeEncodeError, OverflowError, TypeError):
             # A path that is not UTF-8, or an example with a huge integer: this work cannot be
             # reused.
@@ -100,8 +98,7 @@ class Journal:
     def _flush(self) -> None:
         if self._waiting:
             path = join(self._directory, f"{JOURNAL}{self._next:08d}")
-            with storage_of(path).create(path, for_work=True) as file:
-                file.write(b"".join([framed(_encode(self.settings)), *self._waiting]))
+            write_blocks(path, [_encode(self.settings), *self._waiting])
             self._next += 1
             self._waiting = []
         self._flushed = time.monotonic()
@@ -117,8 +114,8 @@ class Journal:
 
 def _read(path: str) -> tuple[dict[str, str], list[bytes]]:
     """The settings and the encoded entries of a file of a journal, up to the first invalid one."""
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
-        first, *others = unframed(storage_of(path).read_all(path)) or [b""]
+    first, *others = intact_blocks(path) or [b""]
+    with contextlib.suppress(msgspec.MsgspecError):
         return msgspec.msgpack.decode(first, type=dict[str, str]), others
     return {}, []
 
@@ -144,25 +141,6 @@ def difference(then: dict[str, str], now: dict[str, str]) -> str:
         # This says it all: the fields to sort by follow from the version.
         now = now | {"sort_by": then.get("sort_by", "")}
     return f"it was made with {', '.join(differences(then, now))}"
-
-
-def framed(body: bytes) -> bytes:
-    """Some bytes with their length and fingerprint in front."""
-    return len(body).to_bytes(4, "big") + fingerprint(body).to_bytes(8, "big") + body
-
-
-def unframed(data: bytes) -> list[bytes]:
-    """All that `framed` got, up to the first that is damaged."""
-    bodies: list[bytes] = []
-    start = 0
-    while start < len(data):
-        end = start + _HEAD + int.from_bytes(data[start : start + 4], "big")
-        body = data[start + _HEAD : end]
-        if data[start:end] != framed(body):
-            break
-        bodies.append(body)
-        start = end
-    return bodies
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -338,7 +316,7 @@ def _take_part(claim: tuple[str, Part]) -> bool:
         for old, new in zip(part.made, _moved(part, path).made, strict=True):
             if old != new:
                 storage_of(new.path).copy(old.path, new.path)
-            if sha256_of_file(new.path) != (new.size, new.hash):
+            if not is_unchanged(new):
                 return False
     except OSError:
         return False

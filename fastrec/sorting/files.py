@@ -2,13 +2,13 @@
 
     block    length of the body, 4 bytes | 64-bit xxh3 of the body, 8 bytes | body: msgpack
 
-The highest bit of the length says that the body is compressed: files that are kept for the next run
-are.
+A negative length says that the body is compressed: files that are kept for the next run are.
 
 A reader checks every block, so a file that was damaged or cut off is never taken for another one.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Self
 
 import msgspec
@@ -22,7 +22,7 @@ from fastrec.storage.base import EndsEarlyError
 _JOINED_VIEWS = 256  # so few that their text is in the cache when it is written and hashed
 _LENGTH = 4
 _HEAD = _LENGTH + 8
-_COMPRESSED = 1 << 31  # bit of the length
+
 _LEVEL = 1
 _READ_BYTES = 256 << 10  # bytes of a file of blocks read at a time
 
@@ -42,7 +42,7 @@ class ViewsWriter:
         self.size = 0
         self._file = storage_of(path).create(path, for_work=True)
 
-    def write(self, views: list[memoryview]) -> None:
+    def append(self, views: Sequence[bytes | memoryview]) -> None:
         for first in range(0, len(views), _JOINED_VIEWS):
             data = b"".join(views[first : first + _JOINED_VIEWS])
             self._file.write(data)
@@ -50,18 +50,10 @@ class ViewsWriter:
             self._digest.update(data)
 
     def write_block(self, rows: Any) -> None:
-        block = _encode(rows)
-        mark = 0
+        body = _encode(rows)
         if self._compress:
-            block = self._compress(block)
-            mark = _COMPRESSED
-        self.write(
-            [
-                memoryview(
-                    (len(block) | mark).to_bytes(_LENGTH, "big") + xxh3_64_digest(block) + block
-                )
-            ]
-        )
+            body = self._compress(body)
+        self.append([framed(body, -1 if self._compress else 1)])
 
     def hash(self) -> str:
         """128-bit xxh3 of the content."""
@@ -72,6 +64,12 @@ class ViewsWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._file.__exit__(kind)
+
+
+def framed(body: bytes, sign: int = 1) -> bytes:
+    """A block: a body with its length, of this sign, and its checksum in front."""
+    length = sign * len(body)
+    return length.to_bytes(_LENGTH, "big", signed=True) + xxh3_64_digest(body) + body
 
 
 def write_blocks(path: str, blocks: Iterable[Any], *, compressed: bool = False) -> tuple[int, str]:
@@ -130,9 +128,8 @@ class BlockReader(msgspec.Struct):
                     self._path, f"the block at byte {offset:,} does not match its checksum"
                 )
             try:
-                is_compressed = self._length() & _COMPRESSED
                 block = self._decode(
-                    zstandard.decompress(view[body:end]) if is_compressed else view[body:end]
+                    zstandard.decompress(view[body:end]) if self._length() < 0 else view[body:end]
                 )
             except (msgspec.MsgspecError, zstandard.ZstdError) as exc:
                 if is_out_of_memory(exc):
@@ -151,15 +148,12 @@ class BlockReader(msgspec.Struct):
 
         If its length was not read yet, where it ends at the earliest.
         """
-        return self._begin + _HEAD + (self._length() & ~_COMPRESSED)
+        return self._begin + _HEAD + abs(self._length())
 
     def _length(self) -> int:
-        """The length of the next block, perhaps with a mark.
-
-        0 if it was not read yet, or not completely.
-        """
+        """The length of the next block; 0 if it was not read yet, or not completely."""
         head = self._data[self._begin : self._begin + _LENGTH]
-        return int.from_bytes(head, "big") if len(head) == _LENGTH else 0
+        return int.from_bytes(head, "big", signed=True) if len(head) == _LENGTH else 0
 
     def _read_stretch(self) -> None:
         # A block that was cut off is read to its end, and a small rest is read at once.
@@ -180,6 +174,19 @@ def read_blocks(path: str) -> Iterator[Any]:
         size = storage_of(path).size_of(path)
     except FileNotFoundError as exc:
         raise DamagedFileError(path, exc.strerror or str(exc)) from exc
-    reader = BlockReader(path, 0, size, _READ_BYTES)
+    yield from blocks_between(path, 0, size, _READ_BYTES)
+
+
+def blocks_between(path: str, start: int, end: int, stretch: int) -> Iterator[Any]:
+    """Yield the blocks of a range of a file, which is open only while it is read."""
+    reader = BlockReader(path, start, end, stretch)
     while not reader.at_end:
         yield from reader.read()
+
+
+def intact_blocks(path: str) -> list[Any]:
+    """The blocks of a file up to the first that is damaged; none if it cannot be read."""
+    blocks: list[Any] = []
+    with suppress(OSError, DamagedFileError):
+        blocks.extend(read_blocks(path))
+    return blocks

@@ -30,12 +30,12 @@ from fastrec.sorting.runs import (
     Fence,
     Origins,
     Run,
-    SharedOrigins,
     decode_fingerprints,
     decode_rows,
     in_order,
     index_of,
     index_reader,
+    origins_sharer,
 )
 from fastrec.sources.shard import shard_at
 from fastrec.storage import fingerprint, storage_of
@@ -159,13 +159,11 @@ class PartTexts:
             if self._blocks is None:
                 self._blocks = shard_at(self._path).read_text()
             block = next(filter(None, self._blocks), b"")
-        except (
-            ShardCorruptError
-        ) as exc:  # its cause may be an OSError, which some libraries raise for corrupt data
-            raise DamagedFileError(self._path, exc.reason) from exc
         except ShardError as exc:
             cause = exc.__cause__
-            if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):
+            # Some libraries raise an OSError for corrupt data.
+            is_damaged = isinstance(exc, ShardCorruptError) or isinstance(cause, FileNotFoundError)
+            if isinstance(cause, OSError) and not is_damaged:
                 # the file may be intact: a connection broke, or there were too many open files
                 raise cause from None
             raise DamagedFileError(self._path, exc.reason) from exc
@@ -517,7 +515,7 @@ def gather(
     the number of workers that read the runs in turns: what one has read leaves the page cache, and
     what it needs next is read ahead; 0 leaves the cache alone. Parts with columns need `open_part`.
     """
-    share = SharedOrigins().share
+    share = origins_sharer()
     cursors = [
         _Cursor(
             run_slice,
@@ -558,7 +556,7 @@ def gather_keys(
     Records with equal keys are in no certain order. Those of equal size and fingerprint are
     duplicates.
     """
-    share = SharedOrigins().share
+    share = origins_sharer()
     cursors = [
         _Cursor(run_slice, low, high, window_bytes // len(slices), share, open_part=open_part)
         for run_slice in slices

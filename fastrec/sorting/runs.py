@@ -17,6 +17,7 @@ stays when one of its shards goes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, compress, groupby, islice
 from operator import eq, itemgetter
 from struct import pack, unpack
@@ -37,18 +38,12 @@ Origins = tuple[Origin, ...]  # the origins of a record, sorted by piece
 _MOST_SHARED = 1 << 14
 
 
-class SharedOrigins(msgspec.Struct):
-    """Keeps one object of equal origins.
+def origins_sharer() -> Callable[[Origins], Origins]:
+    """Make a function that returns one object for equal origins.
 
     Thousands of records may have the same hundreds of origins.
     """
-
-    _known: dict[Origins, Origins] = {}
-
-    def share(self, origins: Origins) -> Origins:
-        if len(self._known) >= _MOST_SHARED:
-            self._known.clear()
-        return self._known.setdefault(origins, origins)
+    return lru_cache(_MOST_SHARED)(lambda origins: origins)
 
 
 def union(several: Iterable[Origins]) -> Origins:
@@ -278,7 +273,7 @@ def spill(
             rows,
             lambda index: bytes(view[starts[index] : ends[index]]),
             origins,
-            SharedOrigins().share,
+            origins_sharer(),
         )
         batch = max(_BATCH_BYTES * len(ends) // max(ends[-1], 1), 1) if ends else 1
         with ViewsWriter(path) as data:
@@ -286,7 +281,7 @@ def spill(
                 views = [
                     view[starts[index] : ends[index]] for index in order[first : first + batch]
                 ]
-                data.write(views)
+                data.append(views)
                 fingerprints += map(fingerprint, views)
     with IndexWriter(index_of(path), block_rows) as index:
         index.add(

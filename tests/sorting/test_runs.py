@@ -217,7 +217,7 @@ def test_buffers_are_written_in_their_order(tmp_path: Path) -> None:
     """The file, its size and its hash are those of all buffers together."""
     texts = [b"%d," % number for number in range(3_000)]
     with ViewsWriter(str(tmp_path / "file")) as file:
-        file.write([memoryview(text) for text in texts])
+        file.append([memoryview(text) for text in texts])
     assert (tmp_path / "file").read_bytes() == b"".join(texts)
     assert (file.size, file.hash()) == (len(b"".join(texts)), xxh3_128(b"".join(texts)).hexdigest())
 
