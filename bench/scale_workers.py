@@ -249,7 +249,8 @@ class SimulatedWorkers(Engine):
         self.result.merges[-1] += 1
         self._gather(task.slices, task.window_bytes)
         records = sum(piece.data_end - piece.data_start for piece in task.slices) // RECORD
-        run = self._run(f"{task.directory}/merged-{task.number:06d}-{_HASH[:8]}", records, 0)
+        merges = self.result.merges
+        run = self._run(f"{task.directory}/merged-{len(merges)}-{merges[-1]:06d}", records, 0)
         if task.regions is None:
             return run
         self._read(1, _INPUT_READ)

@@ -31,7 +31,6 @@ from fastrec.schemas.schema import Schema
 from fastrec.schemas.view import REFUSALS
 from fastrec.sources.shard import Shard
 from fastrec.storage import join, parent_and_name, parent_of, storage_of
-from fastrec.storage.local import user_directory
 
 _Range = tuple[Position, Position, str]  # the first and the last position of a part, and its path
 
@@ -183,7 +182,7 @@ def _has_other_turns(corpus: str, manifest: Manifest) -> bool:
     try:
         document = storage_of(path).read_all(path)
         notes = msgspec.json.decode(document, type=_Noted).notes
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, *REFUSALS):
         return True
     return OTHER_TURNS.code in notes or sha256(document).hexdigest() != manifest.summary_sha256
 
@@ -211,7 +210,13 @@ def state_directory() -> Path:
     """The directory of what fastrec keeps about this user.
 
     It has the list of published corpora, and the history of queries.
+    In a container, a user may have neither a HOME nor an entry in the list of users. Then the path
+    is one where nothing is, and nothing can be made.
     """
     if named := os.environ.get("FASTREC_STATE"):
         return Path(named)
-    return user_directory("XDG_STATE_HOME", "~/.local/state")
+    try:
+        base = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
+    except RuntimeError:  # there is no home
+        base = os.devnull
+    return Path(base, "fastrec")

@@ -54,12 +54,13 @@ from fastrec.normalize.results import (
     count_lines,
     repair_documents,
 )
+from fastrec.schemas.view import REFUSALS
 from fastrec.sorting.files import framed, read_blocks, write_blocks
 from fastrec.sorting.keys import sample_id_of
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, base_name, is_url
-from fastrec.summary.document import HashExample, LineCounts, Summary, json_safe
+from fastrec.summary.document import HashExample, LineCounts, Summary, filled, json_safe
 from fastrec.summary.part_statistics import Census, LinesByPiece, PartCounts, add_part_counts
 from fastrec.summary.summarize import hash_counts, same_run_summary, sorted_counts, summarize
 
@@ -222,7 +223,7 @@ def _summarize(
         name: sum(getattr(entry, name) for entry in inputs) for name in LineCounts.__struct_fields__
     }
     wrong_hashes = [
-        HashExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
+        filled(HashExample, example, sample_id=json_safe(sample_id_of(example.sample_id)))
         for example in lines.wrong_hashes
     ]
     repaired, repairable = repair_documents(lines)
@@ -291,7 +292,7 @@ def _why_refused(context: RunContext, parts: Sequence[PartFile], counts: LineCou
     if not counts.kept and old_manifest is not None:
         try:
             records = msgspec.json.decode(old_manifest, type=_OldCorpus).records
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except REFUSALS:
             return "it has no records, and would replace a corpus whose manifest cannot be read"
         if records:
             return f"it has no records, and would replace a corpus with {records:,}"

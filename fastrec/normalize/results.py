@@ -14,7 +14,7 @@ from itertools import groupby, islice
 from typing import Any, Self
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from fastrec.corpus.writer import Written
 from fastrec.engine.base import Engine
@@ -28,7 +28,7 @@ from fastrec.sorting.runs import Run
 from fastrec.sources.lines import LongLine, ReadStats
 from fastrec.sources.shard import Slice
 from fastrec.storage import FileDigest
-from fastrec.summary.document import Repairable, Repaired, RepairExample, json_safe
+from fastrec.summary.document import Repairable, Repaired, RepairExample, filled, json_safe
 from fastrec.summary.rows import Sums
 
 
@@ -230,7 +230,8 @@ class LineStatistics(Sums):
     versions: Counter[str] = _counter  # valid lines by their schema version
     notes: Counter[str] = _counter  # valid lines by the code of a note
     renamed: Counter[str] = _counter  # valid lines by the rule of `--map`
-    labelled: Counter[str] = _counter  # valid lines by label and record
+    # Valid lines by label, whether it changed the record, and record.
+    labelled: Counter[Any] = _counter
     fixed: Counter[str] = _counter  # lines of `--fixes`: fixed, or rejected again
     # Valid lines by evaluation, model and recipe of the given hash.
     recipes: Counter[tuple[str, str, str]] = _counter
@@ -309,7 +310,7 @@ class LineStatistics(Sums):
 
 def repair_documents(total: LineStatistics) -> tuple[Repaired, Repairable]:
     examples = [
-        RepairExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
+        filled(RepairExample, example, sample_id=json_safe(sample_id_of(example.sample_id)))
         for example in total.repairs
     ]
     return (

@@ -48,6 +48,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, islice, pairwise
 from operator import itemgetter
 
+import msgspec
+
 from fastrec.limits import current_limits
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.keys import END, field_end
@@ -212,15 +214,14 @@ def _cuts(by_rank: Iterable[_Candidate], total: int, part_bytes: int) -> list[by
     return [keys[position] for position in ends[1:-1]]
 
 
-class RegionSample:
+class RegionSample(msgspec.Struct):
     """The first keys of blocks of all runs, with the sizes of these blocks.
 
     Its memory is bounded.
     """
 
-    def __init__(self, most: int = _SAMPLED_BLOCKS) -> None:
-        self._most = most
-        self._blocks: list[tuple[bytes, int]] = []
+    _most: int = _SAMPLED_BLOCKS
+    _blocks: list[tuple[bytes, int]] = []
 
     def add(self, fences: Sequence[Fence], data_bytes: int) -> None:
         sizes = (

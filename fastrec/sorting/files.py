@@ -88,84 +88,55 @@ def read_exactly(path: str, size: int, offset: int) -> bytes:
         raise DamagedFileError(path, exc.strerror or str(exc)) from exc
 
 
-class BlockReader(msgspec.Struct):
-    """Reads the blocks of a range of a file from front to back, about `stretch` bytes at a time.
+def blocks_between(
+    path: str,
+    start: int,
+    end: int,
+    stretch: int,
+    decode: Callable[[bytes | memoryview], Any] = _decode,
+) -> Iterator[Any]:
+    """Yield the blocks of a range of a file, which is read about `stretch` bytes at a time.
 
-    The file is open only during a read, so thousands of files can be merged.
+    The file is open only during a read, so thousands of files can be merged. A block is decoded
+    when it is asked for.
     """
-
-    _path: str
-    _position: int
-    _end: int
-    _stretch: int
-    _decode: Callable[[bytes | memoryview], Any] = _decode
-    _data: bytes = b""  # what was read
-    _begin: int = 0  # where the next block begins in it
-
-    @property
-    def at_end(self) -> bool:
-        return self._position >= self._end and self._begin >= len(self._data)
-
-    def stop(self) -> None:
-        self._position = self._end
-        self._data = b""
-        self._begin = 0
-
-    def read(self) -> Iterator[Any]:
-        """Yield the blocks of the next stretch, which are decoded one by one.
-
-        A caller may stop after any of them.
-        """
-        if self._block_end() > len(self._data):
-            self._read_stretch()
-        view = memoryview(self._data)
-        while self._data and (end := self._block_end()) <= len(view):
-            begin = self._begin
-            body = self._begin + _HEAD
-            if xxh3_64_digest(view[body:end]) != view[begin + _LENGTH : body]:
-                offset = self._position - len(view) + begin
-                raise DamagedFileError(
-                    self._path, f"the block at byte {offset:,} does not match its checksum"
-                )
-            try:
-                block = self._decode(
-                    zstandard.decompress(view[body:end]) if self._length() < 0 else view[body:end]
-                )
-            except (msgspec.MsgspecError, zstandard.ZstdError) as exc:
-                if is_out_of_memory(exc):
-                    raise
-                raise DamagedFileError(
-                    self._path, f"a block is not of the expected form: {exc}"
-                ) from exc
-            self._begin = end
-            if end == len(view):
-                self._data = b""  # freed: it may be some time until the next read
-                self._begin = 0
-            yield block
-
-    def _block_end(self) -> int:
-        """Where the next block ends.
-
-        If its length was not read yet, where it ends at the earliest.
-        """
-        return self._begin + _HEAD + abs(self._length())
-
-    def _length(self) -> int:
-        """The length of the next block; 0 if it was not read yet, or not completely."""
-        head = self._data[self._begin : self._begin + _LENGTH]
-        return int.from_bytes(head, "big", signed=True) if len(head) == _LENGTH else 0
-
-    def _read_stretch(self) -> None:
-        # A block that was cut off is read to its end, and a small rest is read at once.
-        missing = self._block_end() - len(self._data)
-        left = self._end - self._position
-        if missing > left:
-            raise DamagedFileError(self._path, f"it ends at byte {self._end:,}, inside a block")
-        size = max(self._stretch, missing)
-        size = left if left < size + size // 2 else size
-        self._data = self._data[self._begin :] + read_exactly(self._path, size, self._position)
-        self._begin = 0
-        self._position += size
+    data = b""  # what was read, up to `start`
+    begin = 0  # where the next block begins in it
+    while start < end or begin < len(data):
+        head = data[begin : begin + _LENGTH]
+        length = int.from_bytes(head, "big", signed=True) if len(head) == _LENGTH else 0
+        body = begin + _HEAD
+        stop = body + abs(length)  # if its length was not read yet, where it ends at the earliest
+        missing = stop - len(data)
+        if missing > 0:
+            # A block that was cut off is read to its end, and a small rest is read at once.
+            left = end - start
+            if missing > left:
+                raise DamagedFileError(path, f"it ends at byte {end:,}, inside a block")
+            size = max(stretch, missing)
+            size = left if left < size + size // 2 else size
+            data = data[begin:] + read_exactly(path, size, start)
+            begin = 0
+            start += size
+            continue
+        view = memoryview(data)[body:stop]
+        if xxh3_64_digest(view) != data[begin + _LENGTH : body]:
+            offset = start - len(data) + begin
+            raise DamagedFileError(
+                path, f"the block at byte {offset:,} does not match its checksum"
+            )
+        try:
+            block = decode(zstandard.decompress(view) if length < 0 else view)
+        except (msgspec.MsgspecError, zstandard.ZstdError) as exc:
+            if is_out_of_memory(exc):
+                raise
+            raise DamagedFileError(path, f"a block is not of the expected form: {exc}") from exc
+        begin = stop
+        if stop == len(data):  # freed: it may be some time until the next read
+            data = b""
+            begin = 0
+        del view
+        yield block
 
 
 def read_blocks(path: str) -> Iterator[Any]:
@@ -175,13 +146,6 @@ def read_blocks(path: str) -> Iterator[Any]:
     except FileNotFoundError as exc:
         raise DamagedFileError(path, exc.strerror or str(exc)) from exc
     yield from blocks_between(path, 0, size, _READ_BYTES)
-
-
-def blocks_between(path: str, start: int, end: int, stretch: int) -> Iterator[Any]:
-    """Yield the blocks of a range of a file, which is open only while it is read."""
-    reader = BlockReader(path, start, end, stretch)
-    while not reader.at_end:
-        yield from reader.read()
 
 
 def intact_blocks(path: str) -> list[Any]:

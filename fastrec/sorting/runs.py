@@ -25,7 +25,7 @@ from typing import Any, Self
 
 import msgspec
 
-from fastrec.sorting.files import BlockReader, ViewsWriter
+from fastrec.sorting.files import ViewsWriter, blocks_between
 from fastrec.storage import FileDigest, fingerprint
 
 Row = Sequence[Any]  # the row of a record: its piece, its line, and values for statistics
@@ -144,8 +144,8 @@ class IndexWriter:
             self.end_block()
 
 
-def index_reader(path: str, start: int, end: int, stretch: int) -> BlockReader:
-    return BlockReader(path, start, end, stretch, _decode_block)
+def index_blocks(path: str, start: int, end: int, stretch: int) -> Iterator[Any]:
+    return blocks_between(path, start, end, stretch, _decode_block)
 
 
 def decode_fingerprints(fingerprints: bytes) -> tuple[int, ...]:

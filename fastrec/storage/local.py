@@ -6,7 +6,6 @@ import os
 import secrets
 import stat
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from fastrec.errors import UsageError, naming, shown
@@ -247,21 +246,6 @@ class LocalStorage:
 
 
 LOCAL = LocalStorage()
-
-
-def user_directory(variable: str, default: str) -> Path:
-    """The directory of fastrec for one kind of files of this user.
-
-    It is below that of an environment variable, or below the default.
-
-    In a container, a user may have neither a HOME nor an entry in the list of users. Then the path
-    is one where nothing is, and nothing can be made.
-    """
-    try:
-        base = os.environ.get(variable) or Path(default).expanduser()
-    except RuntimeError:  # there is no home
-        base = os.devnull
-    return Path(base, "fastrec")
 
 
 def scratch_directory() -> str:

@@ -19,6 +19,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 if TYPE_CHECKING:
     # takes 20 ms to load, and only URLs need it
     from fastrec.storage.object_store import (
@@ -45,15 +47,14 @@ class _UnsupportedError(Exception):
     """The store says that it has no conditional requests."""
 
 
-class SharedObject:
+class SharedObject(msgspec.Struct):
     """A small object, with what this process knows of it."""
 
-    def __init__(self, client: ObjectStore, path: str, *, conditional: bool = True) -> None:
-        self._client = client
-        self._path = path
-        self._content: bytes | None = None
-        self._version: str | None = None  # its ETag, if the store has any
-        self._supported = conditional  # until the store says otherwise
+    _client: ObjectStore
+    _path: str
+    _supported: bool = True  # whether it has conditional requests, until the store says otherwise
+    _content: bytes | None = None
+    _version: str | None = None  # its ETag, if the store has any
 
     def read(self) -> bytes | None:
         """Read the object, and remember its state for the next change.
