@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from io import BytesIO
-from itertools import chain, islice
+from itertools import chain
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -82,7 +82,7 @@ class RejectsWriter(ViewsWriter):
         self._start = 0
         self._waiting = bytearray()
 
-    def write(self, line: bytes) -> None:
+    def add(self, line: bytes) -> None:
         self._waiting += line
         if len(self._waiting) >= _BLOCK_BYTES:
             self._write_waiting()
@@ -171,13 +171,11 @@ def write_rejects(
         size = min(_SOME_BYTES, _HELD_BYTES // len(files))
         others = (_lines(file, 0, storage_of(file).size_of(file), size) for file in files)
         lines = merge(lines, *others, key=_location)
-    block = list(islice(lines, 1_000))
-    if not block:
+    first = next(lines, None)
+    if first is None:
         return None
     with ShardWriter(path, "zst", 3) as writer:
-        while block:
-            writer.write(block)
-            block = list(islice(lines, 1_000))
+        writer.write(chain([first], lines))
         return writer.finish()
 
 

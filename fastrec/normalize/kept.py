@@ -34,12 +34,13 @@ from fastrec.errors import DamagedFileError, shown
 from fastrec.normalize.results import Part, PieceCounts, SortResult
 from fastrec.normalize.resume import difference
 from fastrec.sorting.files import read_blocks
-from fastrec.sorting.gather import RunSlice, part_slice, whole_run
+from fastrec.sorting.gather import Bound, RunSlice, part_slice, whole_run
 from fastrec.sorting.keys import END
 from fastrec.sources.formats import Format, format_of_name
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, hash_of_file, is_unchanged, storage_of
+from fastrec.summary.document import filled
 
 _FILES = 1_000  # files whose signatures one task asks for
 
@@ -301,7 +302,7 @@ def _hash_ranges(task: tuple[str, _Layout]) -> _Hashed | None:
     return tuple(hashed)
 
 
-def positions_in(cuts: Sequence[bytes], low: bytes | None, high: bytes | None) -> tuple[int, int]:
+def positions_in(cuts: Sequence[bytes], low: Bound, high: Bound) -> tuple[int, int]:
     """The first and the last of the ranges between cuts that overlap another range of keys."""
     first = 0 if low is None else bisect_right(cuts, low)
     return first, len(cuts) if high is None else bisect_left(cuts, high)
@@ -321,7 +322,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     gone: tuple[PieceCounts, ...] = ()  # pieces of shards that are gone or changed
     # Unchanged shards that the driver of an earlier run decompressed.
     decompressed: dict[int, ReadStats] = {}
-    parts: tuple[Part, ...] = ()
+    parts: list[Part] = []
     is_same: bool = False  # whether the shards are those of the last run, in the same order
     inputs: list[InputEntry] = []
     summary: str = ""  # path of the summary of the last run
@@ -340,7 +341,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The first keys of all parts but the first."""
         return [part.low for part in self.parts[1:] if part.low is not None]
 
-    def overlapping(self, low: bytes | None, high: bytes | None) -> list[int]:
+    def overlapping(self, low: Bound, high: Bound) -> list[int]:
         """The numbers of the parts that may have records of a range."""
         first, last = positions_in(self.cuts, low, high)
         return [
@@ -349,7 +350,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             if (low is None or part.span[1] >= low) and (high is None or part.span[0] < high)
         ]
 
-    def is_within(self, number: int, low: bytes | None, high: bytes | None) -> bool:
+    def is_within(self, number: int, low: Bound, high: Bound) -> bool:
         first, last = self.parts[number].span
         return (low is None or low <= first) and (high is None or last < high)
 
@@ -427,7 +428,9 @@ def _base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content:
             tasks.append(replace(task, pieces=tuple(left)))
     paths = [shard.path for shard in shards]
     gone_shards = [kept.shards[position] for position in changes.gone]
-    return Base(
+    return filled(
+        Base,
+        kept,
         changes=changes,
         # Bad shards were not in the corpus. They have no ranges.
         paths_gone=frozenset(shard.path for shard in gone_shards if shard.ranges).difference(paths),
@@ -436,14 +439,9 @@ def _base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content:
         decompressed={
             numbers[at]: stats for at, stats in kept.decompressed.items() if at in numbers
         },
-        parts=tuple(kept.parts),
         is_same=len(changes.unchanged) == len(shards)
         and paths == [shard.path for shard in kept.shards],
-        inputs=kept.inputs,
-        summary=kept.summary,
-        rejects=kept.rejects,
         files=frozenset(file.path for file in kept.files),
-        next_piece=kept.next_piece,
     )
 
 

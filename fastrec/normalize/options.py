@@ -357,22 +357,34 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
                 check_choice(name, value, about.choices)
             elif name in _INTEGERS and not isinstance(value, int) and value != DEFAULTS[name]:
                 raise UsageError(f"{name} must be an integer, not {value!r}; sizes are in bytes")
-        if self.jobs < 1:
-            raise UsageError(f"jobs must be at least 1, not {self.jobs}")
-        if self.scheduler and self.engine != "dask":
-            raise UsageError("a scheduler needs the engine dask: give --engine dask")
-        if self.keep_names and not self.map:
-            raise UsageError("--keep-names needs --map, which changes names")
-        if self.strict_labels and not self.labels:
-            raise UsageError("--strict-labels needs --labels")
-        if self.trust and self.judge:
-            raise UsageError("--trust and --judge contradict each other: give one of them")
-        if self.check == "content" and not self.incremental:
-            raise UsageError("check content needs an incremental run: give --incremental, too")
-        if self.part_size < 1 << 10:
-            raise UsageError("part_size must be at least 1 KiB")
-        if self.memory is not None and self.memory < 1 << 20:
-            raise UsageError("memory must be at least 1 MiB: give a unit, as in 4GiB")
+        mistakes = (
+            (self.jobs < 1, f"jobs must be at least 1, not {self.jobs}"),
+            (
+                self.scheduler and self.engine != "dask",
+                "a scheduler needs the engine dask: give --engine dask",
+            ),
+            (
+                self.keep_names and not self.map,
+                "--keep-names needs --map, which changes names",
+            ),
+            (self.strict_labels and not self.labels, "--strict-labels needs --labels"),
+            (
+                self.trust and self.judge,
+                "--trust and --judge contradict each other: give one of them",
+            ),
+            (
+                self.check == "content" and not self.incremental,
+                "check content needs an incremental run: give --incremental, too",
+            ),
+            (self.part_size < 1 << 10, "part_size must be at least 1 KiB"),
+            (
+                self.memory is not None and self.memory < 1 << 20,
+                "memory must be at least 1 MiB: give a unit, as in 4GiB",
+            ),
+        )
+        for is_wrong, message in mistakes:
+            if is_wrong:
+                raise UsageError(message)
         if self.max_rejects is not None:
             parse_max_rejects(self.max_rejects)
         for code in self.repair:

@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 from typing import Any
+
 import msgspec
 from msgspec.structs import replace
 from xxhash import xxh3_128_hexdigest
@@ -48,6 +49,7 @@ from fastrec.sorting.cuts import (
 )
 from fastrec.sorting.files import ViewsWriter, read_blocks, write_blocks
 from fastrec.sorting.gather import (
+    Bound,
     RunSlice,
     gather,
     gather_keys,
@@ -62,7 +64,7 @@ from fastrec.summary.part_statistics import read_lines_by_piece
 _AT_ONCE = 4  # regions that a task plans, if there are more than 64 runs
 
 # A range of keys: from the first one on, below the second one; None is no limit.
-Range = tuple[bytes | None, bytes | None]
+Range = tuple[Bound, Bound]
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -381,8 +383,8 @@ def _borders(regions: Sequence[Region], lasts: dict[int, bytes]) -> Iterator[Bor
 
 
 class RegionTask(msgspec.Struct, frozen=True):
-    low: bytes | None
-    high: bytes | None
+    low: Bound
+    high: Bound
     slices: list[RunSlice]  # of the runs of pass 1
     base: list[RunSlice]  # of the part of the base that has this region
     # Path prefix of the statistics of this part, if the region is all of it; else empty.

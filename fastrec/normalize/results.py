@@ -327,8 +327,6 @@ def count_lines(results: Sequence[SortResult], engine: Engine) -> LineStatistics
     """Add up the statistics of all pieces; many files are read in tasks of some."""
     wanted = [(result.statistics, frozenset(result.numbers)) for result in results if result.pieces]
     at_once = current_limits().part_counts_per_task
-    if len(wanted) <= at_once:
-        return _read_statistics(wanted)
     total = LineStatistics()
     groups = (wanted[first : first + at_once] for first in range(0, len(wanted), at_once))
     for _, counted in engine.run(_read_statistics, groups):

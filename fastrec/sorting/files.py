@@ -9,7 +9,7 @@ A reader checks every block, so a file that was damaged or cut off is never take
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 import zstandard
@@ -17,7 +17,7 @@ from xxhash import xxh3_64_digest, xxh3_128
 
 from fastrec.errors import DamagedFileError, is_out_of_memory
 from fastrec.storage import storage_of
-from fastrec.storage.base import EndsEarlyError
+from fastrec.storage.base import EndsEarlyError, NewFile
 
 _JOINED_VIEWS = 256  # so few that their text is in the cache when it is written and hashed
 _LENGTH = 4
@@ -30,11 +30,8 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode: Callable[[bytes | memoryview], Any] = msgspec.msgpack.Decoder().decode
 
 
-class ViewsWriter:
-    """Writes a temporary file from many buffers.
-
-    The file exists once the context is left.
-    """
+class ViewsWriter(NewFile):
+    """Writes a temporary file from many buffers."""
 
     def __init__(self, path: str, *, compressed: bool = False) -> None:
         self._compress = zstandard.ZstdCompressor(level=_LEVEL).compress if compressed else None
@@ -42,28 +39,31 @@ class ViewsWriter:
         self.size = 0
         self._file = storage_of(path).create(path, for_work=True)
 
-    def append(self, views: Sequence[bytes | memoryview]) -> None:
+    def write(self, data: Any, /) -> int:
+        """Append all bytes of `data`; return their number."""
+        self._digest.update(data)
+        self.size += len(data)
+        return self._file.write(data)
+
+    def append(self, views: Sequence[memoryview]) -> None:
         for first in range(0, len(views), _JOINED_VIEWS):
-            data = b"".join(views[first : first + _JOINED_VIEWS])
-            self._file.write(data)
-            self.size += len(data)
-            self._digest.update(data)
+            self.write(b"".join(views[first : first + _JOINED_VIEWS]))
 
     def write_block(self, rows: Any) -> None:
         body = _encode(rows)
         if self._compress:
             body = self._compress(body)
-        self.append([framed(body, -1 if self._compress else 1)])
+        self.write(framed(body, -1 if self._compress else 1))
 
     def hash(self) -> str:
         """128-bit xxh3 of the content."""
         return self._digest.hexdigest()
 
-    def __enter__(self) -> Self:
-        return self
+    def finish(self) -> None:
+        self._file.finish()
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._file.__exit__(kind)
+    def give_up(self) -> None:
+        self._file.give_up()
 
 
 def framed(body: bytes, sign: int = 1) -> bytes:

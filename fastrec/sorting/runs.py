@@ -21,7 +21,7 @@ from functools import lru_cache
 from itertools import chain, compress, groupby, islice
 from operator import eq, itemgetter
 from struct import pack, unpack
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -77,25 +77,18 @@ class Fence(msgspec.Struct, frozen=True, array_like=True, gc=False):
     data_offset: int
 
 
-class IndexWriter:
-    """Writes an index. The file exists once the context is left."""
+class IndexWriter(ViewsWriter):
+    """Writes an index."""
 
     def __init__(
         self, path: str, block_rows: int = BLOCK_ROWS, *, compressed: bool = False
     ) -> None:
-        self._file = ViewsWriter(path, compressed=compressed)
+        super().__init__(path, compressed=compressed)
         self._block_rows = block_rows
         self.fences: list[Fence] = []  # the first keys of all blocks
         self.records = 0
         self.data_offset = 0
         self._waiting: tuple[list[Any], ...] = ([], [], [], [], [])  # columns, as `add` gets them
-
-    @property
-    def size(self) -> int:
-        return self._file.size
-
-    def hash(self) -> str:
-        return self._file.hash()
 
     def add(
         self,
@@ -124,24 +117,17 @@ class IndexWriter:
             keys, sizes, fingerprints, rows, origins = (
                 column[first:end] for column in self._waiting
             )
-            self.fences.append(Fence(keys[0], self._file.size, self.data_offset))
+            self.fences.append(Fence(keys[0], self.size, self.data_offset))
             packed = pack(f"<{end - first}Q", *fingerprints)
-            block = keys, sizes, packed, _encode_rows(rows), by_position(origins)
-            self._file.write_block(block)
+            self.write_block((keys, sizes, packed, _encode_rows(rows), by_position(origins)))
             self.data_offset += sum(sizes)
             first = end
         for column in self._waiting:
             del column[:first]
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is not None:
-            self._file.__exit__(kind, *rest)
-            return
-        with self._file:
-            self.end_block()
+    def finish(self) -> None:
+        self.end_block()
+        super().finish()
 
 
 def index_blocks(path: str, start: int, end: int, stretch: int) -> Iterator[Any]:
