@@ -26,6 +26,7 @@ from fastrec.corpus.manifest import MANIFEST, Manifest, summary_path
 from fastrec.corpus.scan import Position, position_maker
 from fastrec.errors import shown, utf8
 from fastrec.judge.findings import OTHER_TURNS
+from fastrec.parameters import Notice
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.view import REFUSALS
@@ -76,7 +77,7 @@ def trusted_shards(
     is_guess: bool,
     trust: bool,
     why_judged_again: Callable[[Mapping[str, object]], str],
-    notice: Callable[[str], None] = lambda _: None,
+    notice: Notice = lambda _: None,
 ) -> list[Shard]:
     """Mark the shards that are parts of trusted corpora.
 

@@ -275,7 +275,7 @@ def _write_rejects(
     written = write_rejects(context.output.staged(name), ranges, left_out, names)
     if written is None:
         return None
-    return RejectsEntry(file=name, records=count, bytes=written.bytes, sha256=written.sha256)
+    return filled(RejectsEntry, written, file=name, records=count)
 
 
 class _OldCorpus(msgspec.Struct):
@@ -297,8 +297,8 @@ def _why_refused(context: RunContext, parts: Sequence[PartFile], counts: LineCou
         if records:
             return f"it has no records, and would replace a corpus with {records:,}"
     if context.options.check_secrets:
-        found = dict(context.engine.run(search_part, map(ChosenTask, parts)))
-        if fields := list_secrets(found[number] for number in range(len(parts))):
+        found = sorted(context.engine.run(search_part, map(ChosenTask, parts)))
+        if fields := list_secrets(groups for _, groups in found):
             return f"metadata have what looks like credentials: {'; '.join(fields)}"
     return None
 

@@ -32,7 +32,7 @@ from fastrec.corpus.output import NEXT
 from fastrec.engine.base import Engine
 from fastrec.errors import DamagedFileError, shown
 from fastrec.normalize.results import Part, PieceCounts, SortResult
-from fastrec.normalize.resume import difference
+from fastrec.normalize.resume import Settings, difference
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import Bound, RunSlice, part_slice, whole_run
 from fastrec.sorting.keys import END
@@ -59,7 +59,7 @@ class KeptFile(FileDigest, frozen=True, array_like=True):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    settings: dict[str, str]
+    settings: Settings
     shards: list[KeptShard]
     tasks: list[SortResult]  # without runs; the shards of their pieces are positions in `shards`
     # by position in `shards`: those that the driver decompressed
@@ -76,7 +76,11 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
         return max((number + 1 for task in self.tasks for number in task.numbers), default=0)
 
 
-def read_kept(path: str) -> Kept | str | None:
+# None if there is none, or why it cannot be read.
+KeptOrReason = Kept | str | None
+
+
+def read_kept(path: str) -> KeptOrReason:
     """Read the document; None if there is none, or why it cannot be read."""
     try:
         return msgspec.convert(next(read_blocks(path)), Kept)
@@ -89,7 +93,7 @@ def read_kept(path: str) -> Kept | str | None:
         return f"{shown(path)} is of another version, or damaged"
 
 
-def recover_kept(path: str) -> Kept | str | None:
+def recover_kept(path: str) -> KeptOrReason:
     """Read the document that counts, as `read_kept` does.
 
     If all files of the next one are in place, that one counts, and replaces the other.
@@ -383,9 +387,9 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def find_base(
-    kept: Kept | str | None,
+    kept: KeptOrReason,
     shards: Sequence[Shard],
-    settings: dict[str, str],
+    settings: Settings,
     engine: Engine,
     check: str | None,
 ) -> tuple[Base, str]:

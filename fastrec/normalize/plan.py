@@ -331,12 +331,7 @@ def _plan_cuts(context: RunContext, planned: Plan) -> Plan:
     """Choose cuts by the borders in all ranges, which are regions here."""
     base = planned.base
     tasks = (_region_task(context, planned, number) for number in range(len(planned.ranges)))
-    found = dict(context.engine.run(plan_region, tasks))
-    regions = [found[number] for number in range(len(found))]
-    for number, region in enumerate(regions):
-        if region.is_unchanged:
-            part = base.parts[planned.part_of(number)]
-            regions[number] = Region(part.span[0], part.borders, is_unchanged=True)
+    regions = [region for _, region in sorted(context.engine.run(plan_region, tasks))]
     lasts: dict[int, bytes] = {}
     cuts = choose_cuts(_borders(regions, lasts), context.options.part_size, context.sort_fields)
     # The new parts that have records of each region, and how many regions each of them has.
@@ -365,7 +360,7 @@ def _region_task(context: RunContext, planned: Plan, number: int) -> RegionTask:
         high=region[1],
         slices=slices,
         base=base_slices,
-        statistics_prefix=base.parts[at].statistics_prefix if is_whole else "",
+        part=base.parts[at] if is_whole else None,
         removed=base.removed(at) if is_whole else (),
         path=context.output.working(f"borders-{number:05d}"),
         sort_fields=context.sort_fields,
@@ -387,8 +382,7 @@ class RegionTask(msgspec.Struct, frozen=True):
     high: Bound
     slices: list[RunSlice]  # of the runs of pass 1
     base: list[RunSlice]  # of the part of the base that has this region
-    # Path prefix of the statistics of this part, if the region is all of it; else empty.
-    statistics_prefix: str
+    part: Part | None  # that part, if the region is all of it
     removed: tuple[int, ...]  # pieces that are gone and may have records in the part
     path: str  # of the borders
     sort_fields: tuple[str, ...]
@@ -407,14 +401,15 @@ class Region(msgspec.Struct, frozen=True):
 @collector_off()
 def plan_region(task: RegionTask) -> Region:
     release_buffer()
-    if task.statistics_prefix:
+    part = task.part
+    if part:
         keys = gather_keys(task.slices, task.low, task.high, task.window_bytes, open_part)
         has_keys = any(window for window, _ in keys)
         removed = task.removed
         if not has_keys and (
-            not removed or read_lines_by_piece(task.statistics_prefix).pieces().isdisjoint(removed)
+            not removed or read_lines_by_piece(part.statistics_prefix).pieces().isdisjoint(removed)
         ):
-            return Region(is_unchanged=True)
+            return Region(part.span[0], part.borders, is_unchanged=True)
     sizes = BorderSizes(task.sort_fields)
     slices = [*task.slices, *task.base]
     for window in gather_keys(slices, task.low, task.high, task.window_bytes, open_part):

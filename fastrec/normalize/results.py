@@ -258,13 +258,7 @@ class LineStatistics(Sums):
         if batch.replaced:
             first = heapq.nsmallest(_HASH_EXAMPLES, batch.replaced, key=HashReplaced.sort_key)
             self.wrong_hashes += [
-                WrongHash(
-                    replaced.evaluation_name,
-                    replaced.model_id,
-                    encode_sample_id(replaced.sample_id),
-                    replaced.given,
-                    replaced.computed,
-                )
+                filled(WrongHash, replaced, sample_id=encode_sample_id(replaced.sample_id))
                 for replaced in first
             ]
         for line in batch.repaired:

@@ -49,11 +49,12 @@ from fastrec.storage import (
 _FLUSH_SECONDS = 5.0
 _FLUSH_BYTES = 4 << 20
 
+Settings = dict[str, str]  # as `Options.settings_of` spells them
 JournalEntry = SortResult | MergedRun | Part
 
 
 class Journal:
-    def __init__(self, output: Output, settings: dict[str, str]) -> None:
+    def __init__(self, output: Output, settings: Settings) -> None:
         """Start the journal of this run, with the entries of earlier runs of the same settings."""
         self.settings = settings
         self.entries: list[JournalEntry] = []
@@ -112,16 +113,16 @@ class Journal:
             self._flush()
 
 
-def _read(path: str) -> tuple[dict[str, str], list[bytes]]:
+def _read(path: str) -> tuple[Settings, list[bytes]]:
     """The settings and the encoded entries of a file of a journal, up to the first invalid one."""
     first, *others = intact_blocks(path) or [b""]
     with contextlib.suppress(msgspec.MsgspecError):
-        return msgspec.msgpack.decode(first, type=dict[str, str]), others
+        return msgspec.msgpack.decode(first, type=Settings), others
     return {}, []
 
 
 def reusable_settings(
-    choices: Mapping[str, dict[str, str]], journals: Iterable[str], kept: dict[str, str]
+    choices: Mapping[str, Settings], journals: Iterable[str], kept: Settings
 ) -> str | None:
     """The name of the settings that most entries of journals have, or else the kept work.
 
@@ -135,7 +136,7 @@ def reusable_settings(
     return max(entries, key=entries.__getitem__, default=names.get(_encode(kept)))
 
 
-def difference(then: dict[str, str], now: dict[str, str]) -> str:
+def difference(then: Settings, now: Settings) -> str:
     """How settings differ from those of this run."""
     if then.get("schema") != now["schema"]:
         # This says it all: the fields to sort by follow from the version.

@@ -45,7 +45,7 @@ approximate quantiles.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, chain, islice, pairwise
 from operator import itemgetter
 
 import msgspec
@@ -97,19 +97,13 @@ class BorderSizes:
             first = end
 
 
-def write_borders(path: str, borders: Iterable[Border]) -> FileDigest:
-    return FileDigest(path, *write_blocks(path, _blocks(borders), compressed=True))
-
-
-def _blocks(borders: Iterable[Border]) -> Iterator[tuple[list[bytes], list[int]]]:
-    left = iter(borders)
-    while block := list(islice(left, _BLOCK)):
-        yield [prefix for prefix, _ in block], [size for _, size in block]
+def write_borders(path: str, borders: Sequence[Border]) -> FileDigest:
+    blocks = (borders[first : first + _BLOCK] for first in range(0, len(borders), _BLOCK))
+    return FileDigest(path, *write_blocks(path, blocks, compressed=True))
 
 
 def read_borders(path: str) -> Iterator[Border]:
-    for prefixes, sizes in read_blocks(path):
-        yield from zip(prefixes, sizes, strict=True)
+    return map(tuple, chain.from_iterable(read_blocks(path)))
 
 
 # Rank and position of a border, and the first key from there on.
