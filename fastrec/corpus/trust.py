@@ -22,9 +22,9 @@ from msgspec.structs import replace
 
 from fastrec._version import __version__
 from fastrec.build import identity
-from fastrec.corpus.manifest import MANIFEST, Manifest, summary_path
+from fastrec.corpus.manifest import MANIFEST, Manifest, read_summary
 from fastrec.corpus.scan import Position, position_maker
-from fastrec.errors import shown, utf8
+from fastrec.errors import CorpusError, shown, utf8
 from fastrec.judge.findings import OTHER_TURNS
 from fastrec.parameters import Notice
 from fastrec.schemas.registry import DEFAULT_SCHEMA
@@ -171,21 +171,12 @@ def _why_not_ours(
     return f"{reason}; --trust takes them as they are"
 
 
-class _Noted(msgspec.Struct):
-    """What is needed of a summary."""
-
-    notes: dict[str, int]
-
-
 def _has_other_turns(corpus: str, manifest: Manifest) -> bool:
     """Whether the summary says that records have turns of two versions, or cannot be read."""
-    path = summary_path(corpus, manifest)
     try:
-        document = storage_of(path).read_all(path)
-        notes = msgspec.json.decode(document, type=_Noted).notes
-    except (OSError, *REFUSALS):
+        return OTHER_TURNS.code in read_summary(corpus, manifest).notes
+    except (OSError, CorpusError):
         return True
-    return OTHER_TURNS.code in notes or sha256(document).hexdigest() != manifest.summary_sha256
 
 
 def _lines_of(document: bytes) -> set[str]:

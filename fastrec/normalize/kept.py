@@ -34,7 +34,7 @@ from fastrec.errors import DamagedFileError, shown
 from fastrec.normalize.results import Part, PieceCounts, SortResult
 from fastrec.normalize.resume import Settings, difference
 from fastrec.sorting.files import read_blocks
-from fastrec.sorting.gather import Bound, RunSlice, part_slice, whole_run
+from fastrec.sorting.gather import Bound, RunSlice, whole_run
 from fastrec.sorting.keys import END
 from fastrec.sources.formats import Format, format_of_name
 from fastrec.sources.lines import ReadStats
@@ -248,21 +248,20 @@ def _proofs(
     theirs: dict[int, _Proof] = {}
     layouts: defaultdict[str, set[_Layout]] = defaultdict(set)
     for position, old in enumerate(kept):
-        if old.signature not in doubtful:
-            theirs[position] = (old.signature, ())
-        elif hashed := _hashed(old):
+        if not old.signature:  # a stream
+            continue
+        hashed = _hashed(old) if old.signature in doubtful else ()
+        if hashed is not None:
             like = likeness(old.signature)
             theirs[position] = (like, hashed)
             layouts[like].add(tuple((start, size) for start, size, _ in hashed))
     ours: dict[int, list[_Proof]] = {}
     unsure: list[tuple[int, str, _Layout]] = []
     for number, shard in enumerate(shards):
-        ours[number] = []
-        if shard.signature in doubtful:
-            like = likeness(shard.signature)
-            unsure += [(number, like, layout) for layout in layouts[like]]
-        elif shard.signature:
-            ours[number].append((shard.signature, ()))
+        like = likeness(shard.signature)
+        found = layouts[like] if shard.signature else ()
+        ours[number] = [(like, ()) for layout in found if not layout]
+        unsure += [(number, like, layout) for layout in found if layout]
     tasks = [(shards[number].path, layout) for number, _, layout in unsure]
     for at, hashed in engine.run(_hash_ranges, tasks):
         number, like, _ = unsure[at]
@@ -273,8 +272,6 @@ def _proofs(
 
 def _hashed(kept: KeptShard) -> _Hashed | None:
     """The hashes of all bytes of a kept shard by range; None if they are not known."""
-    if not kept.signature:
-        return None
     ranges = tuple(sorted(range_ for range_ in kept.ranges if range_[1])) or kept.ranges
     end = 0
     for start, length, content in ranges:
@@ -452,10 +449,19 @@ def _base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content:
 def slices_of_part(part: Part, removed: tuple[int, ...]) -> list[RunSlice]:
     """A part of the base, with the records that it left out, as slices that can be gathered."""
     slices = []
-    if part.records:
-        text = part.path, part.written.text_bytes
-        columns = part.columns.path if part.columns else ""
-        slices.append(part_slice(*text, part.index, part.index_bytes, removed, columns=columns))
+    if part.columns:
+        whole = RunSlice(
+            path=part.path,
+            index_start=0,
+            index_end=part.index_bytes,
+            data_start=0,
+            data_end=part.written.text_bytes,
+            index=part.index,
+            is_part=True,
+            removed=removed,
+            columns=part.columns.path,
+        )
+        slices.append(whole)
     if part.excluded:
         slices.append(replace(whole_run(part.excluded), removed=removed))
     return slices

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from fastrec.build import identity
 from fastrec.corpus.writer import COMPRESSIONS
+from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, check_choice
 from fastrec.filters import (
     FilterArguments,
@@ -52,7 +53,7 @@ from fastrec.sorting.keys import METRIC_FIELDS, sort_order
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES, Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard
-from fastrec.summary.document import LineCounts
+from fastrec.summary.document import LineCounts, filled
 
 MEMORY_PER_JOB = 512 << 20
 # Memory of a worker that is not the text and the bookkeeping of a run.
@@ -357,8 +358,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
                 check_choice(name, value, about.choices)
             elif name in _INTEGERS and not isinstance(value, int) and value != DEFAULTS[name]:
                 raise UsageError(f"{name} must be an integer, not {value!r}; sizes are in bytes")
+        check_jobs(self.jobs)
         mistakes = (
-            (self.jobs < 1, f"jobs must be at least 1, not {self.jobs}"),
             (
                 self.scheduler and self.engine != "dask",
                 "a scheduler needs the engine dask: give --engine dask",
@@ -500,8 +501,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
             # The memory stays occupied while a worker sorts.
             known_input_bytes=min(self.memory_per_job // 40, KNOWN_INPUT_BYTES),
         )
-        same = {name: getattr(self, name) for name in LineSettings.__struct_fields__[2:]}
-        return LineSettings(judge, self.sort_fields_of(target), **same)
+        fields = self.sort_fields_of(target)
+        return filled(LineSettings, self, judge=judge, sort_fields=fields)
 
     # Sizes of buffers, which follow from the memory of a process
 

@@ -438,22 +438,6 @@ def whole_run(run: Run) -> RunSlice:
     )
 
 
-def part_slice(
-    path: str,
-    text_bytes: int,
-    index: str,
-    index_bytes: int,
-    removed: Iterable[int] = (),
-    *,
-    columns: str = "",
-) -> RunSlice:
-    """Take a published part without the records that come from removed pieces alone."""
-    pieces = tuple(sorted(removed))
-    return RunSlice(
-        path, 0, index_bytes, 0, text_bytes, index, is_part=True, removed=pieces, columns=columns
-    )
-
-
 def slice_run(run: Run, low: Bound, high: Bound) -> RunSlice | None:
     """Find the blocks of a run that may hold keys in `[low, high)`, by its fences.
 
