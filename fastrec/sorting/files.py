@@ -1,8 +1,8 @@
-"""Temporary files of runs and of the census, in blocks of rows.
+"""Work files in blocks: indexes of runs, the census, rejected lines, journals and kept work.
 
     block    length of the body, 4 bytes | 64-bit xxh3 of the body, 8 bytes | body: msgpack
 
-A negative length says that the body is compressed: files that are kept for the next run are.
+A negative length says that the body is compressed.
 
 A reader checks every block, so a file that was damaged or cut off is never taken for another one.
 """
@@ -126,7 +126,7 @@ def blocks_between(
                 path, f"the block at byte {offset:,} does not match its checksum"
             )
         try:
-            block = decode(zstandard.decompress(view) if length < 0 else view)
+            decoded = [decode(zstandard.decompress(view) if length < 0 else view)]
         except (msgspec.MsgspecError, zstandard.ZstdError) as exc:
             if is_out_of_memory(exc):
                 raise
@@ -136,7 +136,7 @@ def blocks_between(
             data = b""
             begin = 0
         del view
-        yield block
+        yield decoded.pop()  # thousands of readers must not hold their last blocks
 
 
 def read_blocks(path: str) -> Iterator[Any]:

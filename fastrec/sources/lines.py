@@ -115,25 +115,25 @@ def chunks(
             if cut:
                 is_whole = cut - begin == len(block) and not tail
                 data = block if is_whole else b"".join([*tail, view[begin:cut]])
+                tail = []  # before the chunk is used: a long line is held only once
+                tail_bytes = 0
                 lines = count_newlines(data)
                 stats.lines += lines
                 yield Chunk(data, offset, line)
                 offset += len(data)
                 line += lines
-                tail = []
-                tail_bytes = 0
                 begin = cut
+                del data
             if begin < end:
                 tail.append(view[begin:end])
                 tail_bytes += end - begin
-    if tail_bytes:
-        stats.lines += 1
-        is_long = tail_bytes > max_line_bytes
-        yield (
-            LongLine(offset, line, tail_bytes, _head(tail))
-            if is_long
-            else Chunk(b"".join(tail), offset, line)
-        )
+    stats.lines += bool(tail)
+    if tail_bytes > max_line_bytes:
+        yield LongLine(offset, line, tail_bytes, _head(tail))
+    elif tail:
+        data = b"".join(tail)
+        tail.clear()
+        yield Chunk(data, offset, line)
 
 
 def _head(line: list[memoryview]) -> bytes:
