@@ -83,7 +83,7 @@ KeptOrReason = Kept | str | None
 def read_kept(path: str) -> KeptOrReason:
     """Read the document; None if there is none, or why it cannot be read."""
     try:
-        return msgspec.convert(next(read_blocks(path)), Kept)
+        return msgspec.convert(next(read_blocks(path), None), Kept)
     except DamagedFileError as exc:
         is_missing = isinstance(exc.__cause__, FileNotFoundError)
         return None if is_missing else f"{shown(path)} is damaged"

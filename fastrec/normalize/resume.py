@@ -21,7 +21,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -62,7 +62,7 @@ class Journal:
         self.discarded = ""  # why entries of an earlier run are not used; empty if there are none
         self._directory = output.work
         self._next = 0
-        self._waiting: list[bytes] = []
+        self._waiting: list[msgspec.Raw] = []
         self._flushed = time.monotonic()
         for path in output.journals():
             self._next = 1 + int(path.rpartition("-")[2])
@@ -70,7 +70,7 @@ class Journal:
             if before == settings:
                 self.files.append(path)
                 with contextlib.suppress(msgspec.MsgspecError):
-                    self.entries += map(_decode, bodies)
+                    self.entries += (msgspec.convert(body, JournalEntry) for body in bodies)
             elif before and bodies:
                 self.discarded = difference(before, settings)
         if self.entries:
@@ -85,7 +85,7 @@ class Journal:
     def add(self, entry: JournalEntry) -> bool:
         """Add an entry; return whether it could be encoded."""
         try:
-            self._waiting.append(_encode(entry))
+            self._waiting.append(msgspec.Raw(_encode(entry)))
         except (UnicodeEncodeError, OverflowError, TypeError):
             # A path that is not UTF-8, or an example with a huge integer: this work cannot be
             # reused.
@@ -99,7 +99,7 @@ class Journal:
     def _flush(self) -> None:
         if self._waiting:
             path = join(self._directory, f"{JOURNAL}{self._next:08d}")
-            write_blocks(path, [_encode(self.settings), *self._waiting])
+            write_blocks(path, [self.settings, *self._waiting])
             self._next += 1
             self._waiting = []
         self._flushed = time.monotonic()
@@ -113,11 +113,11 @@ class Journal:
             self._flush()
 
 
-def _read(path: str) -> tuple[Settings, list[bytes]]:
-    """The settings and the encoded entries of a file of a journal, up to the first invalid one."""
-    first, *others = intact_blocks(path) or [b""]
+def _read(path: str) -> tuple[Settings, list[Any]]:
+    """The settings and the entries of a file of a journal, up to the first that is damaged."""
+    first, *others = intact_blocks(path) or [None]
     with contextlib.suppress(msgspec.MsgspecError):
-        return msgspec.msgpack.decode(first, type=Settings), others
+        return msgspec.convert(first, Settings), others
     return {}, []
 
 
@@ -145,7 +145,6 @@ def difference(then: Settings, now: Settings) -> str:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(JournalEntry).decode
 
 Range = tuple[str, int, int | None]  # the path of a shard, and a range of its bytes
 
