@@ -137,6 +137,8 @@ class LocalStorage:
 
     exists = staticmethod(os.path.exists)
     is_directory = staticmethod(os.path.isdir)
+    size_of = staticmethod(os.path.getsize)
+
     open_reader = _LocalReader
     create = _NewLocalFile
 
@@ -148,9 +150,6 @@ class LocalStorage:
         """Whether a file in a directory is a link to something outside of it."""
         inside = os.path.join(os.path.realpath(directory), "")  # noqa: PTH118
         return os.path.islink(path) and not os.path.realpath(path).startswith(inside)  # noqa: PTH114
-
-    def size_of(self, path: str) -> int:
-        return os.stat(path).st_size  # noqa: PTH116
 
     def signature(self, path: str) -> str:
         """Return a string that changes when a file does, made without reading it.
