@@ -84,7 +84,7 @@ bench-peers: $(VENV)/dev.stamp ## Compare with other tools; write the tables of 
 bench-instructions: $(VENV)/dev.stamp ## Count the instructions of the judge per record, with valgrind.
 	$(BIN)/python -m bench.instructions
 
-bench-profile: $(VENV)/dev.stamp ## Where the processor time of normalize goes, with perf (BENCH_ARGS="--corpus mixed --top 20").
+bench-profile: $(VENV)/dev.stamp ## Where the processor time of normalize goes, with perf (BENCH_ARGS="--corpus mixed").
 	$(BIN)/python -m bench.core_seconds $(BENCH_ARGS)
 
 scale: $(VENV)/dev.stamp ## Simulate the driver on 10^9 records: memory, objects, requests (SCALE_ARGS="1e6 1e9").

@@ -8,7 +8,6 @@ library is not installed.
 import json
 import os
 import shlex
-import struct
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from hashlib import sha256
 from importlib import import_module
-from itertools import accumulate, cycle, groupby, islice
+from itertools import accumulate, cycle, groupby, islice, product
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import urlencode
@@ -34,12 +33,10 @@ from fastrec.normalize.options import MEMORY_PER_JOB
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 
 NORMALIZE = "fastrec normalize"
-VALIDATE = "fastrec validate"
 FLOOR = "bare recompression"
 _BLOCK = 1 << 20
 _PIECE = 8 << 20  # of a file of a log, for one task
-# Of a member of a zip archive: the lengths of its name and its extra field.
-_HEADER = struct.Struct("<26x2H")
+_HEADER = 30  # bytes before the name of a member of a zip archive
 
 
 # The minimum for any tool that rewrites shards, or searches them.
@@ -87,7 +84,10 @@ def _copies_of_log(job: Job) -> Iterator[_Copy]:
         if path.suffix == ".eval":
             with ZipFile(path) as archive:
                 members = archive.infolist()
-            pieces = [(member.header_offset, member.compress_size) for member in members]
+            pieces = [
+                (member.header_offset + _HEADER + len(member.filename), member.compress_size)
+                for member in members
+            ]
         for at, group in groupby(pieces, key=lambda piece: piece[0] // _PIECE):
             target = f"{job.output}/{number:03d}-{at:06d}.zst"
             yield _Copy(str(path), target, list(group))
@@ -113,11 +113,8 @@ def _texts(copy: _Copy, source: BinaryIO) -> Iterator[bytes]:
                 yield block
     for place, size in copy.pieces:
         source.seek(place)
-        if copy.source.endswith(".eval"):
-            source.seek(sum(_HEADER.unpack(source.read(_HEADER.size))), 1)
-            yield decompressor.decompress(source.read(size))
-        else:
-            yield source.read(size)
+        data = source.read(size)
+        yield decompressor.decompress(data) if copy.source.endswith(".eval") else data
 
 
 def _decompress_all(job: Job) -> None:
@@ -286,7 +283,7 @@ def _fastrec(label: str, job: Job) -> list[str]:
     options = [*job.options]
     if command != "sql":
         options += ["--jobs", str(job.jobs)]
-    options += _OUTPUTS.get(command, "").format(job.output).split()
+    options += [word.format(job.output) for word in _OUTPUTS.get(command, "").split()]
     inputs = list(job.inputs)
     if label == "fastrec normalize CORPUS":  # trusted as if this build had just published them
         for manifest in Path(inputs[0]).rglob("manifest.json"):
@@ -330,9 +327,8 @@ def _tables(corpus: str) -> Iterator[str]:
     from fastrec.answers.table import SORTS  # noqa: PLC0415
 
     scope = max(open_index(corpus).scopes, key=lambda scope: scope.questions)
-    for page, sort in enumerate(cycle(SORTS)):
-        chosen = ["all", "disagreement"][page // len(SORTS) % 2]
-        yield f"questions?{_parameters(scope, sort=sort, size=str(_ROWS), which=chosen)}"
+    for which, sort in cycle(product(["all", "disagreement"], SORTS)):
+        yield f"questions?{_parameters(scope, sort=sort, size=str(_ROWS), which=which)}"
 
 
 def _questions(corpus: str) -> Iterator[str]:
@@ -344,8 +340,8 @@ def _questions(corpus: str) -> Iterator[str]:
     scope = max(index.scopes, key=lambda scope: len(scope.models))
     query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric)
     rows = index.page(query, limit=_ROWS).rows
-    for number in range(0, _STEP * _ROWS, _STEP):
-        yield f"question/{rows[number % len(rows)].sample_hash}?{_parameters(scope)}"
+    for row in cycle(rows[::_STEP]):
+        yield f"question/{row.sample_hash}?{_parameters(scope)}"
 
 
 def _parameters(scope: Any, **more: str) -> str:

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -75,23 +75,18 @@ def by_category(samples: Iterable[Sample]) -> Counter[str]:
     return counts
 
 
-def profile_table(seconds: Mapping[str, Mapping[str, float]]) -> str:
-    """A table of core-seconds: a row per category, and for each command seconds and shares."""
-    names = dict.fromkeys(category.name for category in _categories())
-    rows = [[name] for name in ("core-seconds", *names, "total")]
-    for command, parts in seconds.items():
-        total = sum(parts.values())
-        rows[0] += [command, ""]
-        rows[-1] += [f"{total:.2f}", ""]
-        for row in rows[1:-1]:
-            value = parts.get(row[0], 0.0)
-            row += [f"{value:.2f}", f"{value / total:.1%}"]
-    shown = {name for parts in seconds.values() for name, value in parts.items() if value >= 0.005}
-    return aligned([rows[0], *(row for row in rows[1:-1] if row[0] in shown), rows[-1]])
+def profile_table(contender: str, seconds: float, samples: Iterable[Sample]) -> str:
+    """A table of core-seconds by category, of a contender that took so many."""
+    counts = by_category(samples)
+    rows = [(contender, "core-seconds", "share")]
+    for name, count in (*counts.most_common(), ("total", counts.total())):
+        share = count / counts.total()
+        rows.append((name, f"{seconds * share:.2f}", f"{share:.1%}"))
+    return aligned(rows)
 
 
-def _record(contender: str, name: str, folder: Path) -> tuple[dict[str, float], list[Sample]]:
-    """Run a contender under perf with one job; returns seconds by category, and all samples."""
+def _profiled(contender: str, name: str, folder: Path) -> str:
+    """Run a contender under perf with one job, and return its table."""
     output = folder / "output"
     data = folder / "perf.data"
     output.mkdir()
@@ -105,13 +100,7 @@ def _record(contender: str, name: str, folder: Path) -> tuple[dict[str, float], 
         )
     report = f"perf report --input={data} --stdio -t | --fields sample,dso,symbol".split()
     text = subprocess.run(report, capture_output=True, text=True, check=True).stdout
-    shutil.rmtree(output)
-    samples = list(parse_report(text))
-    counts = by_category(samples)
-    return {
-        category: measured.cpu_seconds * count / counts.total()
-        for category, count in counts.items()
-    }, samples
+    return profile_table(contender, measured.cpu_seconds, parse_report(text))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -119,22 +108,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench.core_seconds", description=__doc__)
     default = "real-x10" if available("real-x10") else "mixed"
     parser.add_argument("--corpus", default=default, help="the shards to read")
-    top = "print also the N symbols with most samples"
-    parser.add_argument("--top", type=int, default=0, metavar="N", help=top)
     options = parser.parse_args(arguments)
     if not shutil.which("perf"):
         print("no profile: `perf` is not installed")
         return 1
     OUT.mkdir(parents=True, exist_ok=True)
-    seconds = {}
+    print(f"{options.corpus}: {corpus(options.corpus).text_bytes / 1e6:,.0f} MB of text, one job")
     for contender in (FLOOR, NORMALIZE):
         with TemporaryDirectory(prefix="profile-", dir=OUT) as folder:
-            seconds[contender], samples = _record(contender, options.corpus, Path(folder))
-    print(f"{options.corpus}: {corpus(options.corpus).text_bytes / 1e6:,.0f} MB of text, one job\n")
-    print(profile_table(seconds))
-    total = sum(sample.hits for sample in samples)
-    for hits, library, symbol in sorted(samples, reverse=True)[: options.top]:
-        print(f"{hits / total:7.2%}  {library.partition('.')[0]:16} {symbol}")
+            print(f"\n{_profiled(contender, options.corpus, Path(folder))}")
     return 0
 
 

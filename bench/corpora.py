@@ -8,7 +8,6 @@ deleted. All shards are zstd at level 3, one frame per shard.
 import random
 import re
 import shutil
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from hashlib import sha256
@@ -22,11 +21,11 @@ import zstandard
 from bench import logs, shapes
 from bench.measure import LEVEL
 from bench.real import next_night, real_files, scaled_real, shard_lines, shuffled_shard, stem_of
+from bench.templates import table
 from fastrec.commands.generate import Recipe, lines
 from fastrec.corpus.manifest import read_manifest
 from fastrec.engine import make_engine
 from fastrec.normalize.run import normalize
-from fastrec.schemas.hashes import sample_hash
 
 Plan = Mapping[str, Any]  # A row of `corpora.toml`.
 Shards = Iterator[tuple[str, Iterable[bytes]]]  # Names of shards and their lines.
@@ -35,11 +34,9 @@ Written = list[tuple[str, int, int]]
 
 OUT = Path(__file__).parents[1] / "out" / "bench"
 _VERSION = 2  # increase it to make all corpora again
-_SMALL_TEXT = 80  # characters to keep of each text in a small record
 _MODEL = re.compile(rb'("model_id"\s*:\s*")')  # inside a string the quotes are escaped
 _ZST = ".jsonl.zst"
-_TABLE = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
-CORPORA: dict[str, Plan] = tomllib.loads(_TABLE)
+CORPORA: dict[str, Plan] = table("corpora.toml")
 
 
 class Corpus(msgspec.Struct, frozen=True):
@@ -79,7 +76,7 @@ def key_of(name: str) -> str:
     elif plan["type"] in _OF_REAL:
         content = msgspec.json.encode([(path.name, path.stat().st_size) for path in real_files()])
     elif plan["type"] in _SOURCES:
-        content += _source(_SOURCES[plan["type"]])
+        content += _sources("documents", _SOURCES[plan["type"]])
     return sha256(msgspec.json.encode((_VERSION, plan)) + content).hexdigest()[:8]
 
 
@@ -90,10 +87,11 @@ def generator_version() -> str:
     return sha256(b"\n".join(lines(recipe))).hexdigest()[:8]
 
 
-def _source(module: Any) -> bytes:
-    """The source of a module and the table beside it."""
-    path = Path(module.__file__)
-    return b"".join(file.read_bytes() for file in sorted(path.parent.glob(f"{path.stem}.*")))
+def _sources(*modules: str) -> bytes:
+    """The sources of modules and the tables beside them."""
+    folder = Path(__file__).parent
+    paths = (path for name in modules for path in sorted(folder.glob(f"{name}.*")))
+    return b"".join(path.read_bytes() for path in paths)
 
 
 def _directory(name: str) -> Path:
@@ -118,7 +116,7 @@ def corpus(name: str) -> Corpus:
     return msgspec.json.decode(about.read_bytes(), type=Corpus)
 
 
-def _write_shard(path: Path, shard: Iterable[bytes]) -> tuple[str, int, int]:
+def write_shard(path: Path, shard: Iterable[bytes]) -> tuple[str, int, int]:
     """Write the lines of a shard; its name, the number of lines and the size of its text."""
     count = text_bytes = 0
     compressor = zstandard.ZstdCompressor(level=LEVEL, threads=0, write_checksum=True)
@@ -133,7 +131,7 @@ def _shards(make: Callable[..., Shards]) -> Callable[..., Written]:
     """A function that writes the shards that `make` yields."""
 
     def write(directory: Path, **facts: Any) -> Written:
-        return [_write_shard(directory / (stem + _ZST), shard) for stem, shard in make(**facts)]
+        return [write_shard(directory / (stem + _ZST), shard) for stem, shard in make(**facts)]
 
     return write
 
@@ -144,26 +142,10 @@ def _even(stream: Iterator[bytes], count: int, shards: int) -> Shards:
         yield f"shard-{number:05d}", islice(stream, share)
 
 
-def _generated(shards: int, *, small: bool = False, **recipe: Any) -> Shards:
-    """The lines of a recipe in shards of equal size; `small` truncates long texts."""
-    stream = lines(Recipe(text="words", **recipe))
-    return _even(map(_shrunk, stream) if small else stream, recipe["records"], shards)
-
-
-def _shrunk(line: bytes) -> bytes:
-    """Truncate the texts of a record, and correct its `sample_hash` if it has one."""
-    record = _cut(msgspec.json.decode(line))
-    if "sample_hash" in record:
-        record["sample_hash"] = sample_hash(record["input"]["raw"], record["input"]["reference"])
-    return msgspec.json.encode(record)
-
-
-def _cut(value: Any) -> Any:
-    if isinstance(value, list):
-        return list(map(_cut, value))
-    if isinstance(value, dict):
-        return {key: _cut(item) for key, item in value.items()}
-    return value[:_SMALL_TEXT] if isinstance(value, str) else value
+def _generated(shards: int, **recipe: Any) -> Shards:
+    """The lines of a recipe in shards of equal size."""
+    stream = lines(Recipe(**{"text": "words", **recipe}))
+    return _even(stream, recipe["records"], shards)
 
 
 def _resharded(of: str, shards: int) -> Shards:
@@ -202,7 +184,7 @@ def _write_version(task: tuple[Path, Path, int, list[Path]]) -> tuple[str, int, 
             new.hardlink_to(other / new.name)
             sizes = [len(line) + 1 for line in shard_lines(new)]
             return new.name, len(sizes), sum(sizes)
-    return _write_shard(new, shuffled_shard(path, version))
+    return write_shard(new, shuffled_shard(path, version))
 
 
 def _normalize(inputs: list[Path], output: Path, prefix: str = "", **options: Any) -> Written:
@@ -224,9 +206,8 @@ def _nights(directory: Path, of: str, *, anew: bool) -> Written:
     later = directory / "later"
     later.mkdir()
     for part in sorted((directory / "old").glob("part-*.jsonl*")):
-        with (later / part.name.removesuffix(".zst")).open("wb") as file:
-            for line in shard_lines(part):
-                file.writelines(next_night(line, dice, anew=anew))
+        nights = (next_night(line, dice, anew=anew) for line in shard_lines(part))
+        write_shard(later / part.name, chain.from_iterable(nights))
     written += _normalize([later], directory / "new", "new/")
     shutil.rmtree(later)
     return written
@@ -259,4 +240,4 @@ _WRITERS: dict[str, Callable[..., Written]] = {
     "Logged": _logged,
 }
 _OF_REAL = {"Real", "Shuffled"}
-_SOURCES = {"Shaped": shapes, "Logged": logs}
+_SOURCES = {"Shaped": "shapes", "Logged": "logs"}

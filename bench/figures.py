@@ -1,34 +1,52 @@
 """Figures, and how their values are computed from trials or stages.
 
-`figures.toml` has the figures of all sets but `nights`. `better` is the good direction. `unit` is
+`figures.toml` has the figures of all sets. `better` is the good direction. `unit` is
 `×` for a ratio, `s`, `MB`, or `MB/s` of text. Ratios and memory are compared with earlier runs as
 they are. Seconds and throughputs are compared relative to the calibration of their run.
 """
 
-import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
 from statistics import mean
 from typing import Any, Literal
 
 import msgspec
 
 from bench.corpora import available, corpus, generator_version, key_of
+from bench.documents import filled
 from bench.measure import Measured
+from bench.templates import table
 from bench.trials import JOBS, Results, Trial
 
 Better = Literal["lower", "higher"]
 Runs = Sequence[Measured]
 Trials = Sequence[Trial]
+Compute = Callable[[Runs, Trials], float]
 
 # How trials run. Change it when ratios become incomparable with earlier ones.
 _METHOD = "forked-pool"
 _STAGE_METHOD = "new-judge"  # The same for stages.
-_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLE = table("figures.toml")
 
 
 def _text(trial: Trial) -> int:
     return corpus(trial.corpus).text_bytes
+
+
+def _ratio(field: str) -> Compute:
+    """The sum over the first half of the runs ÷ that over the second half."""
+
+    def compute(runs: Runs, _: Trials) -> float:
+        values = [getattr(run, field) for run in runs]
+        half = len(values) // 2
+        return float(sum(values[:half]) / sum(values[half:]))
+
+    return compute
+
+
+def _of_text(field: str) -> Compute:
+    return lambda runs, trials: float(getattr(runs[0], field) / _text(trials[0]))
 
 
 def _speed_of_third(runs: Runs, trials: Trials) -> float:
@@ -38,23 +56,20 @@ def _speed_of_third(runs: Runs, trials: Trials) -> float:
 
 
 # The unit, the good direction, and the value from the results of the trials.
-VALUES: dict[str, tuple[str, Better, Callable[[Runs, Trials], float]]] = {
+VALUES: dict[str, tuple[str, Better, Compute]] = {
     "seconds": ("s", "lower", lambda runs, _: runs[0].seconds),
     "seconds of 20 pages": ("s", "lower", lambda runs, _: (runs[0].seconds - runs[1].seconds) / 20),
     "peak memory": ("MB", "lower", lambda runs, _: runs[0].peak_bytes / 1e6),
     "speed": ("MB/s", "higher", lambda runs, trials: _text(trials[0]) / runs[0].seconds / 1e6),
-    "time ratio": ("×", "lower", lambda runs, _: runs[0].seconds / runs[1].seconds),
     "speedup": ("×", "higher", lambda runs, _: runs[1].seconds / runs[0].seconds),
-    "memory ratio": ("×", "lower", lambda runs, _: runs[0].peak_bytes / runs[1].peak_bytes),
-    "size ratio": ("×", "lower", lambda runs, _: runs[0].output_bytes / runs[1].output_bytes),
-    "processor time ratio": (
-        "×",
-        "lower",
-        lambda runs, _: runs[0].cpu_seconds / runs[1].cpu_seconds,
-    ),
     "waiting": ("×", "lower", lambda runs, _: 1 - runs[0].cpu_seconds / (JOBS * runs[0].seconds)),
-    "read / text": ("×", "lower", lambda runs, trials: runs[0].read_bytes / _text(trials[0])),
-    "written / text": ("×", "lower", lambda runs, trials: runs[0].written_bytes / _text(trials[0])),
+    "time ratio": ("×", "lower", _ratio("seconds")),
+    "memory ratio": ("×", "lower", _ratio("peak_bytes")),
+    "size ratio": ("×", "lower", _ratio("output_bytes")),
+    "processor time ratio": ("×", "lower", _ratio("cpu_seconds")),
+    "read / text": ("×", "lower", _of_text("read_bytes")),
+    "written / text": ("×", "lower", _of_text("written_bytes")),
+    "output / text": ("×", "lower", _of_text("output_bytes")),
     "speed ratio of the third": ("×", "higher", _speed_of_third),
 }
 
@@ -69,6 +84,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     target: float | None = None
     set: str = "track"
     tolerance: float = 0.15
+    version: str = ""
 
     @property
     def available(self) -> bool:
@@ -79,28 +95,19 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 def _figures() -> Iterator[Figure]:
     for row in _TABLE["figures"]:
         for each in row.get("each", [{}]):
-            facts = {**row, **({"corpus": each} if isinstance(each, str) else each)}
-            trials = [_trial(trial, facts) for trial in row["trials"]]
-            title = facts["title"].format(**facts)
-            facts |= {"trials": trials, "title": title, "name": facts["name"].format(**facts)}
-            yield msgspec.convert(facts, Figure)
-
-
-def _trial(given: Any, facts: dict[str, Any]) -> dict[str, Any]:
-    """Fill in a trial; `options` may be the name of options in the facts of a figure."""
-    trial = {"contender": given} if isinstance(given, str) else dict(given)
-    trial = {"corpus": "{corpus}", "jobs": facts.get("jobs", JOBS), **trial}
-    options = trial.pop("options", [])
-    options = facts.get(options, []) if isinstance(options, str) else options
-    filled = {
-        key: value.format(**facts) if isinstance(value, str) else value
-        for key, value in trial.items()
-    }
-    return {**filled, "options": [option.format(**facts) for option in options]}
+            about = {"corpus": each} if isinstance(each, str) else each
+            facts = {"jobs": JOBS, "options": [], **row, **about}
+            trials = [
+                {"corpus": "{corpus}", "jobs": "{jobs}"}
+                | ({"contender": given} if isinstance(given, str) else given)
+                for given in row["trials"]
+            ]
+            facts["title"] = facts["title"].format_map(facts)
+            yield msgspec.convert(filled({**facts, "trials": trials}, facts), Figure)
 
 
 FIGURES = tuple(_figures())
-SETS = (*dict.fromkeys(figure.set for figure in FIGURES), "nights")
+SETS = tuple(dict.fromkeys(figure.set for figure in FIGURES))
 
 
 def figures_of(sets: Iterable[str], without: Sequence[str] = ()) -> list[Figure]:
@@ -144,11 +151,6 @@ class Value(Outcome, frozen=True, kw_only=True):
     error: str | None = None
 
 
-def measured_on(corpora: Iterable[str]) -> str:
-    """The corpora of a figure with their keys, and how trials run."""
-    return " ".join([_METHOD, *(f"{name}-{key_of(name)}" for name in dict.fromkeys(corpora))])
-
-
 def trial_values(figures: Iterable[Figure], results: Results, calibration: float) -> list[Value]:
     """Compute figures."""
     return [_value(figure, results, calibration) for figure in figures]
@@ -160,13 +162,15 @@ def _value(figure: Figure, results: Results, calibration: float) -> Value:
     pairs = zip(figure.trials, runs, strict=True)
     failed = [f"{trial.contender}: {run.error}" for trial, run in pairs if run.error]
     value = None if failed else compute(runs, figure.trials)
+    corpora = dict.fromkeys(trial.corpus for trial in figure.trials)
+    of = [_METHOD, *(f"{name}-{key_of(name)}" for name in corpora), figure.version]
     return Value(
         name=figure.name,
         value=value,
         unit=unit,
         better=better,
         relative=_relative(value, unit, calibration),
-        of=measured_on(trial.corpus for trial in figure.trials),
+        of=" ".join(of).rstrip(),
         target=figure.target,
         tolerance=figure.tolerance,
         error="; ".join(failed) or None,
@@ -180,48 +184,28 @@ def _relative(value: float | None, unit: str, calibration: float) -> float | Non
     return value * {"s": 1 / calibration, "MB/s": calibration}.get(unit, 1.0)
 
 
-class Stage(msgspec.Struct, frozen=True):
-    """The result of a stage benchmark: a throughput or a ratio."""
-
-    name: str
-    extra_info: dict[str, float]
-
-    @property
-    def unit(self) -> str:
-        """The unit of its value: a ratio counts more than a throughput."""
-        return "×" if "ratio" in self.extra_info else "MB/s"
-
-    @property
-    def value(self) -> float:
-        """The ratio, or the throughput if there is none."""
-        return self.extra_info["ratio" if self.unit == "×" else self.unit]
-
-    @property
-    def about(self) -> dict[str, Any]:
-        """The good direction, the target and the tolerance."""
-        about: dict[str, Any] = {"better": "higher", **_TABLE["stages"].get(self.name, {})}
-        return about
+# What stage benchmarks measured, by name: a ratio, or a throughput.
+Stages = Mapping[str, Mapping[str, float]]
 
 
-def better_stage(stage: Stage, other: Stage) -> Stage:
-    """The better of two results of a stage benchmark."""
-    choose = min if stage.about["better"] == "lower" else max
-    return choose(stage, other, key=lambda stage: stage.value)
-
-
-def stage_values(stages: Iterable[Stage], calibration: float) -> list[Value]:
-    """The figures of stage benchmarks.
+def stage_values(runs: Iterable[Stages], calibration: float) -> list[Value]:
+    """The figures of stage benchmarks that ran once or several times: the best value counts.
 
     Throughput × calibration is the text processed per unit of fixed work.
     """
-    return [
-        Value(
-            name=stage.name,
-            value=stage.value,
-            unit=stage.unit,
-            relative=_relative(stage.value, stage.unit, calibration),
+    best: dict[str, Value] = {}
+    for name, measured in chain.from_iterable(run.items() for run in runs):
+        unit = "×" if "ratio" in measured else "MB/s"
+        number = measured.get("ratio", measured.get(unit, 0.0))
+        about: dict[str, Any] = {"better": "higher", **_TABLE["stages"].get(name, {})}
+        value = Value(
+            name=name,
+            value=number,
+            unit=unit,
+            relative=_relative(number, unit, calibration),
             of=f"{_STAGE_METHOD} {generator_version()}",
-            **stage.about,
+            **about,
         )
-        for stage in stages
-    ]
+        choose = min if value.better == "lower" else max
+        best[name] = choose(best.get(name, value), value, key=attrgetter("value"))
+    return list(best.values())

@@ -71,10 +71,9 @@ def line_of(values: Iterable[Value], calibration: float, load: float) -> History
     figures = {}
     for value in values:
         if value.value is not None and value.relative is not None:
-            facts = {name: getattr(value, name) for name in Outcome.__struct_fields__}
-            facts["value"] = round(value.value, 4)
-            facts["relative"] = round(value.relative, 5)
-            figures[value.name] = Outcome(**facts)
+            short = {"value": round(value.value, 4), "relative": round(value.relative, 5)}
+            rounded = msgspec.structs.replace(value, **short)
+            figures[value.name] = msgspec.convert(rounded, Outcome, from_attributes=True)
     return HistoryLine(
         commit=commit(),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -139,6 +138,6 @@ def _best(value: Value, history: Sequence[HistoryLine], here: Machine) -> float 
         line for line in history if (entry := line.figures.get(value.name)) and entry.of == value.of
     ]
     lines = [line for line in lines if line.machine == here] or lines
-    values = [line.figures[value.name].relative for line in lines]
+    values = (line.figures[value.name].relative for line in lines)
     earlier = [relative for relative in values if relative is not None]
     return (min if value.better == "lower" else max)(earlier, default=None)

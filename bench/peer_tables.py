@@ -8,7 +8,6 @@ without measuring.
 import argparse
 import platform
 import sys
-import tomllib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import product
@@ -16,19 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from jinja2 import Environment, FileSystemLoader
 
 from bench.corpora import OUT, Corpus, available, corpus
-from bench.figures import FIGURES, trial_values, trials_of
+from bench.figures import FIGURES, trial_values
 from bench.history import commit, machine
 from bench.measure import Measured
 from bench.tables import aligned, shown, target_of
+from bench.templates import table, template
 from bench.trials import JOBS, Trial, run_trials
 
 _ROOT = Path(__file__).parents[1]
 _START = "<!-- peers -->"
 _END = "<!-- /peers -->"
-_TABLE = tomllib.loads(Path(__file__).with_name("peers.toml").read_text(encoding="utf-8"))
+_TABLE = table("peers.toml")
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -63,8 +62,7 @@ def _trials() -> list[Trial]:
 
 def _measure(rounds: int) -> Sheet:
     trials = _trials()
-    # A contender that is in no figure only fills a row of a table.
-    results = run_trials(trials, rounds=rounds, twice=set(trials) - set(trials_of(FIGURES)))
+    results = run_trials(trials, rounds=rounds)
     figures = [figure for figure in FIGURES if results.keys() >= set(figure.trials)]
     rows = [("figure", "now", "target")]
     rows += [
@@ -92,7 +90,7 @@ def _text_bytes(trial: Trial) -> int:
 def blocks_of(sheet: Sheet) -> dict[str, str]:
     """The block of each page.
 
-    What a contender leaves out is said in the first table of its command.
+    What a contender leaves out is said in README.md, or in the first table of its command there.
     """
     tables: list[dict[str, Any]] = []
     for name, title in product(sheet.corpora, ("normalize", "validate")):
@@ -103,14 +101,13 @@ def blocks_of(sheet: Sheet) -> dict[str, str]:
             table = {"title": title, "rows": rows, "corpus": sheet.corpora[name]}
             table["description"] = _TABLE["corpora"][name]["description"]
             table["leaves_out"] = leaves_out
-            table["explain"] = all(other["title"] != title for other in tables)
+            # What leaves out what is said once; of `normalize`, in README.md.
+            table["explain"] = title == "validate" and name == next(iter(sheet.corpora))
             tables.append(table)
-    folder = FileSystemLoader(Path(__file__).parent)
-    environment = Environment(loader=folder, trim_blocks=True, lstrip_blocks=True)
-    template: Any = environment.get_template("peers.md").module
+    pages = template("peers.md")
     return {
-        "README.md": template.short(sheet, tables, JOBS),
-        "docs/benchmarks.md": template.full(sheet, tables, JOBS).rstrip(),
+        "README.md": pages.short(sheet, tables, JOBS),
+        "docs/benchmarks.md": pages.full(sheet, tables, JOBS).strip(),
     }
 
 

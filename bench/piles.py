@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import zstandard
 
-from bench.measure import LEVEL
+from bench.corpora import write_shard
 from bench.real import shard_lines
 
 Pile = Mapping[str, Path]  # The file behind each name in the pile.
@@ -29,11 +28,6 @@ _CHANGED = 10  # every tenth record of a changed shard is another one
 
 # How often each kind of change happens to a pile before a night: see `Stock`.
 Change = Mapping[str, int]
-
-
-def described(change: Change) -> list[str]:
-    """One short phrase per kind of change."""
-    return [f"{number} {kind}{'s' if number > 1 else ''}" for kind, number in change.items()]
 
 
 class Stock:
@@ -63,8 +57,7 @@ class Stock:
         if kind == "new evaluation":  # of 1 % of the text, in new shards
             size = 0
             for source in self._small:
-                path = self._renamed(pile, source, "evaluation", number)
-                size += sum(len(line) + 1 for line in shard_lines(path))
+                size += self._renamed(pile, source, "evaluation", number)
                 if size >= self._one_percent:
                     break
         elif kind == "removed shard":  # of the largest evaluation
@@ -74,7 +67,7 @@ class Stock:
             records = list(_records(pile[name]))
             for record in records[::_CHANGED]:
                 record["evaluation"]["is_correct"] = not record["evaluation"]["is_correct"]
-            pile[name] = self._write(f"changed-{number}-{name}", records)
+            self._write(pile, name, f"changed-{number}-{name}", records)
         else:  # a model on the largest or a small evaluation: a new shard
             names = self._large if kind == "large model" else self._small
             self._renamed(pile, names[number % len(names)], "model", number)
@@ -97,23 +90,25 @@ class Stock:
     def _size(self, names: Sequence[str]) -> int:
         return sum(self.base[name].stat().st_size for name in names)
 
-    def _renamed(self, pile: dict[str, Path], source: str, kind: str, number: int) -> Path:
-        """Add a shard with the records of another one, as those of a new model or evaluation."""
+    def _renamed(self, pile: dict[str, Path], source: str, kind: str, number: int) -> int:
+        """Add a shard with the records of another one, as those of a new model or evaluation.
+
+        Returns the size of its text.
+        """
         key = "model_id" if kind == "model" else "evaluation_name"
         records = list(_records(self.base[source]))
         for record in records:
             record[key] += f"-{number}"
             record["evaluation_id"] += f"-{number}"
         name = f"{kind}-{number}-{source}"
-        pile[name] = self._write(name, records)
-        return pile[name]
+        return self._write(pile, name, name, records)
 
-    def _write(self, name: str, records: list[Record]) -> Path:
-        path = self._folder / name
-        text = msgspec.json.Encoder().encode_lines(records)
-        path.write_bytes(zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).compress(text))
+    def _write(self, pile: dict[str, Path], name: str, file: str, records: list[Record]) -> int:
+        path = self._folder / file
+        _, _, text_bytes = write_shard(path, map(msgspec.json.encode, records))
         _date_back(path)
-        return path
+        pile[name] = path
+        return text_bytes
 
 
 def lay_out(pile: Pile, folder: Path) -> None:

@@ -118,8 +118,8 @@ def next_night(line: bytes, dice: random.Random, *, anew: bool) -> Iterator[byte
             record["output"]["raw"] = record["output"]["raw"][::-1]
     if fate < 0.04:
         record["evaluation"]["is_correct"] = not record["evaluation"]["is_correct"]
-    yield msgspec.json.encode(record) + b"\n"
+    yield msgspec.json.encode(record)
     if fate > 0.99:
         del record["sample_hash"]
         record["input"]["raw"] += " again"
-        yield msgspec.json.encode(record) + b"\n"
+        yield msgspec.json.encode(record)

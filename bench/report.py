@@ -9,8 +9,8 @@ from markupsafe import Markup
 
 from bench.corpora import OUT
 from bench.history import HistoryLine, read
-from bench.plots import render
 from bench.tables import number, target_of
+from bench.templates import template
 
 Card = dict[str, Any]
 _STYLE = Path(__file__).with_suffix(".css")
@@ -26,7 +26,7 @@ def page(history: Sequence[HistoryLine]) -> str:
         is_stage = lines[-1].figures[name].unit == "MB/s" or "_" in name
         (stages if is_stage else whole).append(_card(name, lines))
     style = Markup(_STYLE.read_text())
-    return render("page", style, history, history[-1], whole, stages)
+    return str(template("report.html").page(style, history, history[-1], whole, stages))
 
 
 def _card(name: str, lines: Sequence[HistoryLine]) -> Card:

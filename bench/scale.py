@@ -33,10 +33,10 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
-from jinja2 import Environment, FileSystemLoader
 
 from bench.scale_corpus import RECORD, SimulatedCorpus, shares
 from bench.scale_workers import Simulated, SimulatedWorkers
+from bench.templates import template
 from fastrec.corpus.output import CORPUS
 from fastrec.corpus.publish import LocalOutput
 from fastrec.normalize.driver import Corpus, make_corpus
@@ -49,7 +49,9 @@ from fastrec.sources.shard import Shard
 
 _SHARD_TEXT = 64_000_000  # text of a shard, which is compressed to a quarter
 _PER_QUESTION = 200  # records of a question
-_NARROW = 2_000  # records of the narrow shard before it changes
+_SIZES = (0.8, 20, 500)  # gigabytes of text, for numbers of cores
+# Records of the narrow shard in three nights: it changes before the third one.
+NIGHTS = (2_000, 2_000, 2_100)
 
 
 class _Stop(Progress):
@@ -113,7 +115,7 @@ class _Simulation:
         self._output = _Output(folder, self.engine)
         self._output.prepare(fresh=False)
 
-    def run(self, *, narrow: int = 0, stop_after: int = 0) -> Simulated:
+    def run(self, narrow: int = 0, stop_after: int = 0) -> Simulated:
         """Make the corpus once more.
 
         `narrow` is the number of records of the narrow shard. `stop_after` so many parts interrupts
@@ -127,14 +129,12 @@ class _Simulation:
         started = time.perf_counter()
         with (
             patch("fastrec.summary.part_statistics.read_blocks", engine.blocks_of),
-            patch("fastrec.summary.census.read_blocks", engine.blocks_of),
             patch("fastrec.storage.local.LocalStorage.remove", engine.remove),
             patch("fastrec.storage.local.LocalStorage.signature", engine.signature),
         ):
             if stop_after:
                 with contextlib.suppress(KeyboardInterrupt):
                     self._drive(_Stop(stop_after))
-                result.stopped_bytes = _peak()
             corpus = self._drive(Progress())
         result.seconds = time.perf_counter() - started
         result.peak_bytes = _peak()
@@ -168,32 +168,29 @@ def _shard(name: str, number: int, lines: int) -> Shard:
     return Shard(path, lines * RECORD // 4, Format.ZSTD, version=1, file_id=number)
 
 
-def simulate(records: int, options: Options, *, stop_after: int = 0, **sizes: Any) -> Simulated:
-    """Let the driver make a corpus of simulated records.
+def simulate(
+    records: int,
+    options: Options,
+    narrow: Sequence[int] = (0,),
+    *,
+    stop_after: int = 0,
+    **sizes: Any,
+) -> list[Simulated]:
+    """Let the driver make a corpus of simulated records once, or in successive nights.
 
     Args:
-        records: Number of records.
-        options: How to normalize them.
+        records: Number of records, besides those of the narrow shard.
+        options: How to normalize them; several nights are incremental.
+        narrow: Number of records of the narrow shard in each night. If it changes, the shard is
+            another one.
         stop_after: Interrupt the run after this many parts, and resume it; 0 does not interrupt it.
         **sizes: Bytes of text in a shard (`shard_text`), and records of a question
             (`per_question`).
     """
-    with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
-        return _Simulation(records, options, folder, **sizes).run(stop_after=stop_after)
-
-
-def simulate_nights(records: int, options: Options, **sizes: Any) -> list[Simulated]:
-    """Simulate three incremental nights: the first, one without changes, one with a new shard.
-
-    Args:
-        records: Number of records, besides those of the shard that changes.
-        options: How to normalize them.
-        **sizes: As for `simulate`.
-    """
-    options = msgspec.structs.replace(options, incremental=True)
+    options = msgspec.structs.replace(options, incremental=len(narrow) > 1)
     with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
         simulation = _Simulation(records, options, folder, **sizes)
-        return [simulation.run(narrow=count) for count in (_NARROW, _NARROW, _NARROW + 100)]
+        return [simulation.run(count, stop_after) for count in narrow]
 
 
 def simulate_cores(
@@ -239,56 +236,27 @@ def _peak() -> int:
 def main() -> None:
     """Simulate, and print the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "records", nargs="*", type=float, default=[1e9], help="number of records, such as 1e9"
-    )
-    parser.add_argument("--part-size", type=int, default=64 << 20, help="bytes of text in a part")
-    parser.add_argument(
-        "--shard-text", type=int, default=_SHARD_TEXT, help="bytes of text in a shard"
-    )
-    parser.add_argument("--nights", action="store_true", help="simulate incremental nights")
-    parser.add_argument(
-        "--stop-after",
-        type=int,
-        default=0,
-        help="parts after which the run is interrupted and resumed",
-    )
-    parser.add_argument(
-        "--cores", nargs="+", type=int, default=[], help="how long runs would take on so many cores"
-    )
-    parser.add_argument(
-        "--sizes",
-        nargs="+",
-        type=float,
-        default=[0.8, 20, 500],
-        help="with --cores: gigabytes of text",
-    )
-    parser.add_argument(
-        "--measured", type=Path, help="with --cores: output of `fastrec normalize --format json`"
-    )
+    add = parser.add_argument
+    add("records", nargs="*", type=float, default=[1e9], help="number of records, such as 1e9")
+    add("--shard-text", type=int, default=_SHARD_TEXT, help="bytes of text in a shard")
+    add("--nights", action="store_true", help="simulate incremental nights")
+    add("--cores", nargs="+", type=int, help="how long runs would take on so many cores")
+    measured = "with --cores: output of `fastrec normalize --format json`"
+    add("--measured", type=Path, help=measured)
     given = parser.parse_args()
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), trim_blocks=True, lstrip_blocks=True
-    )
-    template: Any = environment.get_template("scale.txt").module
+    page = template("scale.txt")
     if given.cores:
         measured = json.loads(given.measured.read_text())
-        print(template.cores_header())
-        for size in given.sizes:
+        print(page.cores_header())
+        for size in _SIZES:
             for row in simulate_cores(size, given.cores, measured):
-                print(template.cores_row(size, *row), flush=True)
+                print(page.cores_row(size, *row), flush=True)
         return
-    options = Options(schema="0.2.0", jobs=64, part_size=given.part_size)
+    options = Options(schema="0.2.0", jobs=64, part_size=64 << 20)
     for records in map(int, given.records):
-        results = (
-            simulate_nights(records, options, shard_text=given.shard_text)
-            if given.nights
-            else [
-                simulate(records, options, shard_text=given.shard_text, stop_after=given.stop_after)
-            ]
-        )
-        for result in results:
-            print(template.simulated(result, result.records * RECORD), flush=True)
+        nights = NIGHTS if given.nights else (0,)
+        for result in simulate(records, options, nights, shard_text=given.shard_text):
+            print(page.simulated(result, result.records * RECORD), flush=True)
 
 
 if __name__ == "__main__":

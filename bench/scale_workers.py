@@ -68,7 +68,6 @@ class Simulated(msgspec.Struct, kw_only=True):
     kept_bytes: int = 0  # Size of the list of kept work.
     seconds: float = 0.0
     base_bytes: int = 0  # Peak memory before the simulation.
-    stopped_bytes: int = 0  # Peak memory until the run was interrupted, if it was.
     peak_bytes: int = 0
 
 
@@ -333,12 +332,9 @@ class SimulatedWorkers(Engine):
         )
 
     def blocks_of(self, path: str) -> Iterator[Any]:
-        """Yield the blocks of a real file, or of the counts or the census of a part."""
-        prefix, _, name = path.rpartition("-")
-        if prefix not in self._parts:
-            return read_blocks(path)
-        make = self._counts_of if name == "counts" else self._list_of
-        return make(self._parts[prefix])
+        """Yield the blocks of a real file, or of the counts of a part."""
+        part = self._parts.get(path.removesuffix("-counts"))
+        return self._counts_of(part) if part else read_blocks(path)
 
     def _counts_of(self, part: _PartRange) -> Iterator[Any]:
         """Yield the counts of a part."""
@@ -373,16 +369,6 @@ class SimulatedWorkers(Engine):
             first = end
             shard += 1
         return lines
-
-    def _list_of(self, part: _PartRange) -> Iterator[Any]:
-        """Yield a block of census rows; the driver holds one block of each list."""
-        self._read(part.records * _CENSUS, _BLOCKS_READ)
-        first = part.first
-        more = (*(_MODELS,) * 4, bytes(3_000))
-        yield [
-            (b"evaluation", b"%012d%052d" % (first, row), b"%012d-%d" % (first, row), *more)
-            for row in range(20)
-        ]
 
     def _partition(self, task: Any) -> str:
         """Simulate partitioning the census of some parts."""

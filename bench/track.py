@@ -10,6 +10,7 @@
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -17,23 +18,20 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from bench.calibrate import calibrate
-from bench.corpora import OUT, available, corpus
+from bench.corpora import OUT, corpus
 from bench.figures import (
     SETS,
     Figure,
-    Stage,
+    Stages,
     Value,
-    better_stage,
     figures_of,
     stage_values,
     trial_values,
     trials_of,
 )
 from bench.history import append, compare, line_of, machine, read, worse
-from bench.nights import CORPUS, better_night, measure_nights
+from bench.nights import measure_nights, week_plot
 from bench.tables import comparison_table
 from bench.trials import Results, run_trials
 
@@ -51,46 +49,32 @@ class _Session:
         self._figures = figures
         self._rounds = rounds
         self._with_stages = chosen in {"track", "all"}
-        self._stages: dict[str, Stage] = {}
+        self._stages: list[Stages] = []
         self._results: Results = {}
+        self.nights: Results = {}
         self.calibration = float("inf")
-        self._with_nights = chosen in {"nights", "all"}
-        if self._with_nights and not available(CORPUS):
-            print(f"no nights: {CORPUS} needs the real records")
-            self._with_nights = False
-        self.nights: dict[str, Value] = {}
-        self.picture = ""  # of the nights of a week
 
     def measure(self, names: set[str] | None = None) -> None:
         """Measure all figures, or only those with the given names."""
         self.calibration = min(self.calibration, calibrate())
-        if self._with_stages and (names is None or names & self._stages.keys()):
+        if self._with_stages and (names is None or names & self._stages[0].keys()):
             print("stages …")
-            for stage in _run_stages():
-                self._stages[stage.name] = better_stage(self._stages.get(stage.name, stage), stage)
+            self._stages.append(_run_stages())
         wanted = [figure for figure in self._figures if names is None or figure.name in names]
-        self._results = run_trials(trials_of(wanted), rounds=self._rounds, known=self._results)
-        if self._with_nights and (names is None or names & self.nights.keys()):
-            nights, picture = measure_nights(self._rounds)
-            self.picture = picture or self.picture
-            for night in nights:
-                self.nights[night.name] = better_night(self.nights.get(night.name, night), night)
+        others = [figure for figure in wanted if figure.set != "nights"]
+        self._results = run_trials(trials_of(others), rounds=self._rounds, known=self._results)
+        if len(others) < len(wanted):
+            self.nights = measure_nights(self._rounds, self.nights)
         self.calibration = min(self.calibration, calibrate())
 
     def values(self) -> list[Value]:
         """All figures."""
-        stages = stage_values(self._stages.values(), self.calibration)
-        trials = trial_values(self._figures, self._results, self.calibration)
-        return [*stages, *trials, *self.nights.values()]
+        stages = stage_values(self._stages, self.calibration)
+        results = {**self._results, **self.nights}
+        return [*stages, *trial_values(self._figures, results, self.calibration)]
 
 
-class _Stages(msgspec.Struct):
-    """The document that pytest-benchmark writes."""
-
-    benchmarks: list[Stage]
-
-
-def _run_stages() -> list[Stage]:
+def _run_stages() -> Stages:
     """Run all stage benchmarks in a fresh process."""
     OUT.mkdir(parents=True, exist_ok=True)
     path = OUT / "stages.json"
@@ -103,8 +87,8 @@ def _run_stages() -> list[Stage]:
         raise SystemExit(
             f"the stage benchmarks failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
         )
-    stages = msgspec.json.decode(path.read_bytes(), type=_Stages).benchmarks
-    return [Stage(stage.name.removeprefix("test_"), stage.extra_info) for stage in stages]
+    benchmarks = json.loads(path.read_bytes())["benchmarks"]
+    return {stage["name"].removeprefix("test_"): stage["extra_info"] for stage in benchmarks}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -129,9 +113,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         suspects = {comparison.value.name for comparison in worse(comparisons)}
         if not suspects:
             break
-    if session.picture:
+    if picture := week_plot(session.nights):
         path = (OUT if options.dry_run else _ASSETS) / "nights.svg"
-        path.write_text(session.picture)
+        path.write_text(picture)
         print(f"wrote {path.relative_to(_ROOT)}")
     print(f"\n{comparison_table(comparisons)}\n")
     seconds = time.perf_counter() - started
@@ -140,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"WORSE: {name}")
     if not options.dry_run:
         append(line_of(session.values(), session.calibration, load))
-    wrong = any(night.error for night in session.nights.values())
+    wrong = any(run.error for run in session.nights.values())
     return 1 if wrong or suspects else 0
 
 

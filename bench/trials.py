@@ -5,7 +5,7 @@ counts. Long trials run once.
 """
 
 import shutil
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import groupby, product
 from pathlib import Path
 from tempfile import mkdtemp
@@ -49,14 +49,8 @@ def run_trials(
     *,
     rounds: int = 3,
     known: Results | None = None,
-    twice: Container[Trial] = (),
 ) -> dict[Trial, Measured]:
-    """Run trials in rounds, corpus by corpus.
-
-    Returns the best result of each, `known` results included.
-
-    The trials in `twice` do not take part after the second round.
-    """
+    """Run trials in rounds, corpus by corpus; the best result of each, `known` ones included."""
     best: dict[Trial, Measured] = dict(known or {})
     wanted = sorted(dict.fromkeys(trials), key=lambda trial: trial.group)
     for name, group in groupby(wanted, key=lambda trial: trial.group):
@@ -67,7 +61,7 @@ def run_trials(
         for number, trial in product(range(rounds), list(group)):
             previous = best.get(trial)
             is_done = previous and (previous.error or previous.seconds > _LONG or trial.beside)
-            if (number and is_done) or (number > 1 and trial in twice):
+            if number and is_done:
                 continue
             result = _run(trial)
             best[trial] = better(previous, result) if previous else result

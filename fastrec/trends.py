@@ -55,8 +55,7 @@ class TrendCorpus(msgspec.Struct, kw_only=True):
     """One of the corpora, such as that of a night."""
 
     name: str
-    """Its name in this document: the name of its directory, or its path if another one has that
-    name."""
+    """The name of its directory, or its path if another has that name."""
     path: str
     """Its path."""
     line_counts: LineCounts
@@ -64,11 +63,11 @@ class TrendCorpus(msgspec.Struct, kw_only=True):
     skipped: int
     """Shards that it lacks because they could not be read."""
     models: int
-    """Chosen models that have records in it."""
+    """Chosen models with records in it."""
     appeared: list[str]
-    """Chosen models that have records in it and none in the corpus before."""
+    """Chosen models with records in it, but none in the corpus before."""
     disappeared: list[str]
-    """Chosen models that have records in the corpus before and none in it."""
+    """Chosen models with records in the corpus before, but none in it."""
 
 
 class Point(msgspec.Struct, kw_only=True):
@@ -79,44 +78,41 @@ class Point(msgspec.Struct, kw_only=True):
     records: int
     """Its records."""
     errors: int
-    """Those with a non-empty error."""
+    """Records with a non-empty error."""
     questions: int
     """Questions that it answered."""
     value: float | None
-    """Its accuracy, or its mean score if the metric is graded; null without answers."""
+    """The accuracy, or the mean score of a graded metric."""
 
 
 class Change(msgspec.Struct, kw_only=True):
     """A model in two corpora, compared on the questions that it answered in both."""
 
     before: str
-    """The name of the earlier corpus: the last one before `after` in which the model has
-    answers."""
+    """The last corpus before `after` in which the model has answers."""
     after: str
-    """The name of the later corpus."""
+    """The later corpus."""
     questions: int = 0
-    """Questions that it answered in both. The numbers below are about these."""
+    """Questions that it answered in both, which the numbers are about."""
     better: int = 0
-    """Questions whose share of right answers, or whose mean score, is higher in the later
-    corpus."""
+    """Questions with a higher share of right answers, or mean score, in the later corpus."""
     worse: int = 0
-    """Questions for which it is lower."""
+    """Questions with a lower one."""
     old: float | None = None
-    """Accuracy or mean score in the earlier corpus; null without common questions."""
+    """Accuracy or mean score in the earlier corpus."""
     new: float | None = None
-    """The same in the later corpus."""
+    """The same in the later."""
     difference: float | None = None
     """`new` minus `old`."""
     test: Test | None = None
-    """The test: `mcnemar` if all questions that changed did so by the same size, as right and wrong
-    answers do; else `t`. Null without common questions."""
+    """The test that gave `p` (docs/leaderboard.md#the-test-of-two-models); null if no question was
+    compared."""
     p: float | None = None
-    """Its p-value: how likely so large a difference is if nothing really changed."""
+    """The p-value: how likely chance alone makes so large a difference."""
     p_adjusted: float | None = None
-    """The p-value adjusted for the number of comparisons in this document, by the method of
-    Benjamini and Hochberg."""
+    """The p-value adjusted for many tests (docs/leaderboard.md#many-tests)."""
     significant: bool = False
-    """Whether `p_adjusted` is below the chosen one: the model changed by more than chance."""
+    """Whether `p_adjusted` is below the chosen `p`."""
 
     @property
     def p_text(self) -> str:
@@ -131,9 +127,9 @@ class ModelTrend(msgspec.Struct, kw_only=True):
 
     model_id: str
     points: list[Point]
-    """One for each corpus that has records of it, in the order of corpora."""
+    """For each corpus with records of it."""
     changes: list[Change]
-    """One for each corpus that has answers of it, except the first, in the order of corpora."""
+    """For each corpus with answers of it but the first."""
 
 
 class EvaluationTrend(ScopeNames, kw_only=True):
@@ -142,12 +138,11 @@ class EvaluationTrend(ScopeNames, kw_only=True):
     metrics: int
     """Metrics that the evaluation has in any corpus, chosen or not."""
     graded: bool
-    """Whether any corpus has scores other than 0 and 1. Then mean scores are compared, in all
-    corpora."""
+    """Whether any corpus has other scores than 0 and 1, so that mean scores are compared in all."""
     lower_is_better: bool
-    """Whether a lower score is better, as the records of any corpus or `--lower-is-better` say."""
+    """Whether a lower score is better."""
     models: list[ModelTrend]
-    """The chosen models, by model_id."""
+    """The chosen models, by `model_id`."""
     group: dict[str, str | None] | None = None
     """With --group-by: the value of each field, null for records without it; null in totals."""
 
@@ -175,14 +170,13 @@ class Trend(Tabular, kw_only=True):
     p: float
     """A change is significant if its adjusted p-value is below this."""
     comparisons: int
-    """Changes with a p-value, which it is adjusted for."""
+    """Changes with a p-value."""
     corpora: list[TrendCorpus]
     """The corpora, in order."""
     evaluations: list[EvaluationTrend]
-    """By evaluation_name, then by metric."""
+    """By evaluation and metric."""
     notices: list[str]
-    """What a reader should know: directories that are left out, and corpora whose questions cannot
-    be matched."""
+    """Directories that are left out, and corpora whose questions cannot be matched."""
     others: int = 0
     """Metrics that are left out because they judge no answer: costs and bookkeeping."""
     cluster: str | None = None

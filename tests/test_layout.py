@@ -231,7 +231,7 @@ BENCH_ROWS = [
     ["trials"],
     ["contenders", "corpora"],
     ["logs", "real", "scale_workers", "shapes"],
-    ["calibrate", "measure", "plots", "pydantic_record", "scale_corpus"],
+    ["calibrate", "documents", "measure", "pydantic_record", "scale_corpus", "templates"],
 ]
 PRINTING = {
     "print",

@@ -15,9 +15,11 @@ import zstandard
 
 pytest.importorskip("psutil", reason="needs the dependencies of the benchmarks")
 
-from bench.figures import Value
+from bench import corpora, nights
+from bench.figures import FIGURES, Value, trial_values, trials_of
 from bench.measure import Job, Measured
 from bench.nights import (
+    CORPUS,
     FIRST,
     FULL,
     NIGHTS,
@@ -26,21 +28,26 @@ from bench.nights import (
     WEEK,
     Desk,
     in_full,
-    night_table,
-    night_values,
     run_nights,
     run_week,
     week_plot,
 )
 from bench.piles import Change, Snapshot, Stock, lay_out
-from bench.plots import Group, bar_plot
 from bench.real import shard_lines
+from bench.trials import Trial
 from tests.samples import sample
 
 RECORDS = 20
 RUN = Measured(seconds=1.0, cpu_seconds=1.0, peak_bytes=1)
 DAYS = [name for day in WEEK for name in (in_full(day), day)]
 ALL_KINDS = {"new evaluation": 1, "large model": 1, "changed shard": 1, "removed shard": 1}
+
+
+@pytest.fixture(autouse=True)
+def _small_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figures refer to the text of a corpus, which is small here."""
+    monkeypatch.setattr(corpora, "OUT", tmp_path)
+    monkeypatch.setitem(corpora.CORPORA, CORPUS, corpora.CORPORA["ten-lines"])
 
 
 @pytest.fixture
@@ -73,17 +80,17 @@ def seen(folder: Path) -> dict[str, tuple[int, int, int]]:
 
 def sorting(spoiled: Callable[[int], bool] = lambda _: False) -> Callable[[Job], Measured]:
     """A stand-in for `normalize`: it sorts all lines, and adds one in spoiled nights."""
-    nights: list[Job] = []
+    done: list[Job] = []
 
     def execute(job: Job) -> Measured:
         lines = sorted(line for path in job.shards() for line in shard_lines(Path(path)))
         corpus, work = (Path(job.output) / name for name in ("corpus", ".corpus.fastrec-work"))
         corpus.mkdir(exist_ok=True)
         if "--incremental" in job.options:
-            nights.append(job)
+            done.append(job)
             work.mkdir(exist_ok=True)
             (work / "kept").write_bytes(b"kept")
-            if spoiled(len(nights)):
+            if spoiled(len(done)):
                 lines.append(b"{}")
         (corpus / "part-00000.jsonl").write_bytes(b"\n".join(lines))
         return RUN
@@ -163,49 +170,57 @@ def test_a_snapshot_restores_inodes_times_and_files_written_in_place(tmp_path: P
         assert (state / "work" / "journal").read_bytes() == b"one\n"
 
 
+def results_of(runs: dict[str, Measured]) -> dict[Trial, Measured]:
+    return {Trial(night, CORPUS): run for night, run in runs.items()}
+
+
 def values_of(runs: dict[str, Measured]) -> dict[str, Value]:
     """The figures by name; other nights than those in `runs` are as long as a full run."""
-    others = dict.fromkeys([FULL, FIRST, *NIGHTS, SMALL, TEN_TIMES, *DAYS], RUN)
-    return {value.name: value for value in night_values({**others, **runs}, 100)}
+    figures = [figure for figure in FIGURES if figure.set == "nights"]
+    results = dict.fromkeys(trials_of(figures), RUN) | results_of(runs)
+    return {value.name: value for value in trial_values(figures, results, 1.0)}
 
 
-def test_nights_are_compared_with_full_runs(stock: Stock, tmp_path: Path) -> None:
+def test_nights_are_compared_with_full_runs(
+    stock: Stock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A wrong night fails its figure, even if the same night is right in another round."""
-    right = run_nights(stock, tmp_path / "right", rounds=2, execute=sorting())
+    right: dict[str, Measured] = {}
+    monkeypatch.setattr(nights, "execute_normalize", sorting())
+    run_nights(right, stock, tmp_path / "right", rounds=2)
     assert list(right) == [FULL, FIRST, *NIGHTS, SMALL, TEN_TIMES]
     assert all(run.error is None for run in right.values())
-    spoiled = sorting(lambda number: number == 4)
-    wrong = run_nights(stock, tmp_path / "wrong", rounds=2, execute=spoiled)
+    assert right[FIRST].output_bytes == 4
+    wrong: dict[str, Measured] = {}
+    monkeypatch.setattr(nights, "execute_normalize", sorting(lambda number: number == 4))
+    run_nights(wrong, stock, tmp_path / "wrong", rounds=2)
     failed = {name: run.error for name, run in wrong.items() if run.error}
     assert failed == {list(NIGHTS)[2]: "differs from a full run: part-00000.jsonl"}
     values = values_of(wrong)
     assert values[f"night: {list(NIGHTS)[2]}"].value is None
     assert values["night: nothing changed"].reached is False
-    assert values["night: kept work / text"].value == 0.04
-    assert "differs from a full run" in night_table(wrong, list(values.values()))
 
 
-def test_a_week_has_seven_nights_and_a_picture(stock: Stock, tmp_path: Path) -> None:
-    week = run_week(stock, tmp_path / "right", rounds=1, execute=sorting())
+def test_a_week_has_seven_nights_and_a_picture(
+    stock: Stock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    week: dict[str, Measured] = {}
+    monkeypatch.setattr(nights, "execute_normalize", sorting())
+    run_week(week, stock, tmp_path / "right", rounds=1)
     assert list(week) == DAYS
     assert values_of(week)["night: a week"].value == 1.0
-    assert "1 removed shard" in week_plot(week, 100)
-    failed = {**week, in_full("Thu"): msgspec.structs.replace(week["Thu"], error="killed")}
-    assert week_plot(failed, 100) == ""
-    assert values_of(failed)["night: a week"].error == "killed"
-
-
-def test_the_bars_are_self_contained() -> None:
-    drawn = bar_plot("a <title>", "", ("one", "two"), [Group("Mon", ["note"], [0.0, 2.0])])
-    assert drawn.count("<rect") == 1 + 2 + 2
-    assert "a &lt;title&gt;" in drawn
-    assert "2.0 s" in drawn
+    drawn = week_plot(results_of(week))
+    assert drawn.count("<rect") == 1 + 2 + 2 * len(WEEK)
+    assert "1 removed shard" in drawn
     assert "href" not in drawn
+    failed = {**week, in_full("Thu"): msgspec.structs.replace(week["Thu"], error="killed")}
+    assert week_plot(results_of(failed)) == ""
+    assert values_of(failed)["night: a week"].error == "Thu, full run: killed"
 
 
 def test_nights_of_fastrec_itself(stock: Stock, tmp_path: Path) -> None:
-    """Whole processes on a tiny pile."""
-    desk = Desk(tmp_path / "desk")
+    """Whole processes on a tiny pile; the name of their directory has spaces, as some have."""
+    desk = Desk(tmp_path / "nothing changed, a tenth")
     assert desk.first(stock.base).error is None
     before = desk.snapshot()
     for change in ({}, ALL_KINDS):

@@ -4,11 +4,12 @@ import random
 import tracemalloc
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from bench.scale import simulate, simulate_nights
+from bench.scale import NIGHTS, simulate
 from bench.scale_workers import Simulated, reads_of
 from fastrec.corpus.writer import Written
 from fastrec.limits import Limits, use_limits
@@ -36,7 +37,7 @@ OPTIONS = Options(schema="0.2.0", jobs=4, part_size=MIB, memory=8 * MIB)
 SIZES = {"shard_text": 4 * MIB, "per_question": 8}
 
 
-def simulated(records: int, limits: Limits = SMALL_LIMITS, **more: int) -> Simulated:
+def simulated(records: int, limits: Limits = SMALL_LIMITS, **more: Any) -> list[Simulated]:
     """Simulate a corpus of small runs and parts."""
     return use_limits(limits)(simulate)(records, OPTIONS, **SIZES, **more)
 
@@ -46,15 +47,15 @@ def measured(records: int, **more: int) -> tuple[Simulated, int]:
     """Simulate, and measure the peak memory of the driver."""
     tracemalloc.start()
     try:
-        return simulated(records, **more), tracemalloc.get_traced_memory()[1]
+        return simulated(records, **more)[0], tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
 
 def test_costs_grow_linearly() -> None:
     """Four times the records take four times the requests and memory."""
-    one = simulated(40_000)
-    four = simulated(160_000)
+    (one,) = simulated(40_000)
+    (four,) = simulated(160_000)
     held, held_by_four = (
         measured(15_000)[1],
         measured(60_000)[1],
@@ -80,7 +81,7 @@ def test_a_night_makes_only_what_changed() -> None:
 
     Most requests are those that check kept files.
     """
-    first, unchanged, changed = use_limits(SMALL_LIMITS)(simulate_nights)(80_000, OPTIONS, **SIZES)
+    first, unchanged, changed = simulated(80_000, narrow=NIGHTS)
     assert first.made == first.parts > 80
     assert (unchanged.made, unchanged.regions, unchanged.tasks) == (0, 0, 0)
     assert (changed.tasks, changed.parts) == (1, first.parts)
@@ -126,7 +127,9 @@ def test_pieces_that_are_gone_are_found_by_part() -> None:
 
 def test_without_merging_requests_grow_quadratically() -> None:
     """The simulation can fail: without a limit on runs, requests grow quadratically."""
-    one, four = (simulated(records, Limits(unmerged_runs=10**9)) for records in (30_000, 120_000))
+    unlimited = Limits(unmerged_runs=10**9)
+    (one,) = simulated(30_000, unlimited)
+    (four,) = simulated(120_000, unlimited)
     assert not four.merges
     assert four.slices >= 14 * one.slices
 

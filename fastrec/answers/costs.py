@@ -36,17 +36,17 @@ class ModelCost(msgspec.Struct, kw_only=True):
     model_id: str
     """The model."""
     answers: int
-    """Its records, those with an error included."""
+    """Records, those with an error included."""
     unknown: int
-    """Records without a `token_usage`; their cost is in no figure."""
+    """Those without a `token_usage`: their cost is in no figure."""
     right: int
-    """Right answers among those with a `token_usage`, by the primary metric."""
+    """Right answers with a `token_usage`, by the primary metric."""
     priced: bool
     """Whether the prices have the model."""
     cost: float | None
-    """The sum over the records with a `token_usage`; null without a price or such records."""
+    """The sum over the records with a `token_usage`."""
     cost_per_right: float | None
-    """The cost divided by the right answers; null without a cost or without right answers."""
+    """By right answer."""
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -45,25 +45,24 @@ class Item(msgspec.Struct, kw_only=True):
     """A question, and what the scores of models say about it."""
 
     sample_hash: str
-    """Identifies the question."""
     sample_ids: list[str | int]
     """Its ids."""
     models: int
     """Models with an answer."""
     difficulty: float
-    """1 minus the mean score of the models: 0 if all are right, 1 if all are wrong."""
+    """1 minus the mean score of the models."""
     discrimination: float | None
     """The correlation of its scores with the mean of all other questions, over models."""
     p_wrong_key: float | None
-    """How probable this is if the key is right (docs/benchmark.md), adjusted for all questions."""
+    """How probable this is with a right key (docs/benchmark.md), adjusted for all questions."""
     flags: list[str] = []
     """`suspected_key`, `all_wrong`, `all_right`, `near_duplicate`."""
     near_duplicates: list[str]
-    """The hashes of questions with nearly the same text."""
+    """Hashes of questions with nearly the same text."""
     references: list[str] = []
-    """Of a suspected key: what the key says."""
+    """Of a suspected key: what it says."""
     agreed_value: str | None = None
-    """Of a suspected key: the value that most of the stronger half of the models gave."""
+    """Of a suspected key: what most of the stronger half of the models gave."""
     agreed_by: int = 0
     """How many of them gave it."""
 
@@ -74,9 +73,9 @@ class Subset(msgspec.Struct, kw_only=True):
     questions: list[str]
     """Hashes, in the order of the corpus."""
     chosen: SubsetFidelity
-    """How well subsets that are chosen in this way stand for all questions."""
+    """Of subsets that are chosen in this way."""
     random: SubsetFidelity
-    """The same of random subsets of this size."""
+    """Of random subsets of this size."""
 
 
 class EvaluationItems(ScopeNames):
@@ -85,30 +84,30 @@ class EvaluationItems(ScopeNames):
     models: int
     """Models with an answer."""
     total: int
-    """The number of questions."""
+    """The total."""
     too_few_models: bool
-    """Fewer than 8: correlations, p-values and reliability would tell nothing."""
+    """Fewer than 8."""
     flags: dict[str, int]
     """Questions by flag."""
     reliability: float | None
     """Cronbach's alpha; KR-20 if scores are 0 and 1."""
     reliability_low: float | None
-    """Of its 95 % interval."""
+    """Lower end of the 95 % interval."""
     reliability_high: float | None
-    """Of its 95 % interval."""
+    """Upper end of the 95 % interval."""
     standard_error: float | None
-    """The standard error of measurement of a mean score."""
+    """Of measurement, of a mean score."""
     questions_needed: int | None
     """For a reliability of 0.9, with questions like these."""
     complete_models: int
-    """Models with at least 90 % of the questions; reliability is computed over these, if there are
-    at least 8."""
+    """Models with at least 90 % of the questions: reliability is over these, if they are at least
+    8."""
     complete_questions: int
-    """Questions that all of these models answered."""
+    """Questions that all of these answered."""
     questions: list[Item]
-    """Those with the lowest p-value first, then by discrimination."""
+    """By `p_wrong_key`, the lowest first, then by discrimination."""
     subset: Subset | None
-    """With --subset; null if there are too few models or questions."""
+    """With `--subset`."""
 
 
 def analyse_items(

@@ -51,11 +51,12 @@ class Tally(msgspec.Struct, kw_only=True):
     models: int
     """Models with an answer."""
     right: float
-    """How many of them have it right; a model with several answers counts with its share."""
+    """Models that are right; of several answers, the share counts."""
     mean_score: float | None
-    """The mean over models of their mean scores; null without answers."""
+    """Mean over models."""
     disagreement: float | None
-    """0 if all models agree, 1 if half of them are right; null without answers."""
+    """Twice the standard deviation over models of the share of right answers, or of graded scores
+    as a share of the range."""
     errors: int
     """Models with nothing but errors."""
 
@@ -90,19 +91,19 @@ class Verdict(msgspec.Struct, kw_only=True):
     metric: str | None
     """The `evaluation_result_id`; null for records without one."""
     outcome: Outcome
-    """`right`, `wrong` or `error`."""
+    """The outcome."""
     score: int | float | bool
     """The score."""
     error: str
-    """The error; empty if there is none."""
+    """The error."""
     extracted: list[str]
     """What was taken out of the conversation as the answer."""
     metadata: dict[str, str]
-    """The `metadata` of the record; values that are no text are JSON."""
+    """Of the record; values that are no text are JSON."""
     other: dict[str, str]
-    """Keys of the record that its schema does not know; values that are no text are JSON."""
+    """Unknown keys; values that are no text are JSON."""
     source: Source | None
-    """The shard and line that the record comes from, if the corpus has tracked it."""
+    """Where the record comes from, if the corpus has tracked it."""
 
 
 class ShownAnswer(msgspec.Struct, kw_only=True):
@@ -115,26 +116,25 @@ class ShownAnswer(msgspec.Struct, kw_only=True):
     sample_id: int | str
     """The sample."""
     number: int = 1
-    """Which of the answers of this model to the question it is, from 1."""
+    """Which answer of this model to the question it is, from 1."""
     total: int = 1
-    """How many answers this model has, whatever the filters on outcomes."""
+    """How many it has, whatever the filters on outcomes."""
     trial: dict[str, str] = {}
-    """What tells it from the other answers of this model: run, sample, epoch, trial or seed; empty
-    if nothing does."""
+    """What tells it from other answers of this model: run, sample, epoch, trial or seed."""
     verdicts: list[Verdict]
-    """How it was judged, by metric."""
+    """By metric."""
     input_tokens: int | None
-    """Tokens read; null if unknown."""
+    """Tokens read."""
     output_tokens: int | None
-    """Tokens written; null if unknown."""
+    """Tokens written."""
     latency_ms: float | None
-    """The time it took in milliseconds; null if unknown."""
+    """In milliseconds."""
     prompt: str | None
-    """The `input.formatted`, if it differs from that of the question."""
+    """The `input.formatted`, if it differs from the question's."""
     choices: list[str] | None
-    """The `input.choices`, if they differ from those of the question."""
+    """The `input.choices`, if they differ from the question's."""
     turns: list[Turn]
-    """The conversation; for a single turn, only the output."""
+    """For a single turn, only the output."""
 
 
 class ShownQuestion(msgspec.Struct, kw_only=True):
@@ -143,21 +143,20 @@ class ShownQuestion(msgspec.Struct, kw_only=True):
     evaluation_name: str
     """The evaluation."""
     sample_hash: str
-    """Identifies the question; if it is split, together with the sample_id."""
     sample_id: int | str
-    """The sample_id of its first record."""
+    """Of the first record."""
     question: str
     """The `input.raw`."""
     prompt: str
-    """The `input.formatted` of its first record; empty if there is none."""
+    """The `input.formatted` of the first record."""
     references: list[str]
     """The reference answers."""
     choices: list[str]
-    """The `input.choices` of its first record; empty if there are none."""
+    """The `input.choices` of the first record."""
     tallies: list[Tally]
     """What the chosen models made of it, by metric."""
     answers: list[ShownAnswer]
-    """The answers, by model."""
+    """By model."""
 
 
 def read_question(

@@ -109,38 +109,35 @@ class Question(msgspec.Struct, kw_only=True, gc=False):
     """A question, and what the chosen models made of it."""
 
     sample_hash: str
-    """Identifies the question; if it is split, together with the sample_id."""
     prefix: str = ""
-    """The beginning of the hash: no other hash of the corpus has it."""
+    """The shortest beginning that no other hash of the corpus has."""
     sample_id: int | str
-    """The sample_id of its first record."""
+    """Of the first record."""
     models: int
     """Models with an answer."""
     right: float
-    """How many of them have it right; a model with several answers counts with its share."""
+    """Models that are right; of several answers, the share counts."""
     share: float | None
-    """The share of models that have it right; null without answers."""
+    """Right by models."""
     mean_score: float | None
-    """The mean over models of their mean scores; null without answers."""
+    """Mean over models."""
     disagreement: float | None
-    """Twice the standard deviation over models, of the share of right answers, or of the score if
-    the metric is graded, as a share of its range: 0 if all models agree, 1 if half of them are
-    right; null without answers."""
+    """Twice the standard deviation over models of the share of right answers, or of graded scores
+    as a share of the range."""
     errors: int
     """Models with nothing but errors."""
     input_chars: int
     """Characters of the input."""
     output_chars: float | None
-    """Characters of what a model said, on average, as `response.characters` in --where; null
-    without answers."""
+    """Mean of `response.characters`."""
     excerpt: str
-    """The beginning of the input, on one line."""
+    """The beginning of the input."""
     in_input: bool | None = None
-    """Whether the text of `--text` is in the input or a reference; null without such a text."""
+    """Whether the text of `--text` is in the input or a reference."""
     in_answers: int | None = None
-    """How many answers of the chosen models have it; null without such a text."""
+    """How many answers have it."""
     flags: list[str] | None = None
-    """Its flags, as in `items`; null without --flag."""
+    """Flags of `items`; null without `--flag`."""
 
 
 class QuestionRow(Question, kw_only=True, gc=False):
@@ -164,9 +161,9 @@ class PhraseModel(msgspec.Struct, kw_only=True):
     found: int
     """Answers with the text."""
     answers: int
-    """All of its records of the evaluation and metric."""
+    """All records of the evaluation and metric."""
     share: float
-    """The share of answers with the text."""
+    """The share with the text."""
 
 
 class Page(msgspec.Struct):

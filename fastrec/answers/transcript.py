@@ -69,17 +69,17 @@ class Call(msgspec.Struct, kw_only=True):
     """A call of a tool, with what it returned."""
 
     id: str
-    """The id that its result refers to; empty if there is none."""
+    """The id that its result refers to."""
     name: str
-    """The name of the tool."""
+    """The tool."""
     arguments: dict[str, str]
     """Values that are no text are JSON."""
     result: str | None = None
-    """What the tool returned, if a later turn says so."""
+    """What the tool returned."""
     result_turn: int | None = None
     """The position of that turn in `turns`."""
     failed: bool = False
-    """Whether the result is an error, as far as it says so: see `is_failure`."""
+    """Whether the result is an error, as far as it says so."""
     other: dict[str, str] = {}
     """Unknown keys."""
 
@@ -92,23 +92,21 @@ class Turn(msgspec.Struct, kw_only=True):
     """One turn of a conversation."""
 
     number: int
-    """The `turn_idx`, or for outputs of a single turn their position."""
+    """The `turn_idx`; for outputs of a single turn, the position."""
     role: str
-    """Who speaks: `system`, `user`, `assistant`, `tool`, or any other word of the record."""
+    """`system`, `user`, `assistant`, `tool`, or any other word of the record."""
     text: str
-    """What was said; empty if there is nothing."""
+    """What was said."""
     reasoning: str = ""
-    """The `reasoning_trace`; empty if there is none."""
+    """The `reasoning_trace`."""
     calls: list[Call] = []
     """The tools that it called."""
     answers_call: str | None = None
-    """The id of the call whose result this turn is; of several calls, their ids with commas in
-    between."""
+    """The id of the call whose result it is; several with commas in between."""
     is_result: bool = False
-    """Whether the text is the `result` of a call in an earlier turn, so that it need not be shown
-    twice."""
+    """Whether the text is the `result` of an earlier call, and need not be shown twice."""
     failed: bool = False
-    """Whether it is the result of a tool and an error, as far as it says so."""
+    """Whether it is the result of a tool, and an error as far as it says so."""
     other: dict[str, str] = {}
     """Unknown keys."""
 

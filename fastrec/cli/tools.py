@@ -67,7 +67,8 @@ def generate(output: str, **options: Any) -> None:
     """Make synthetic shards: many models that answer the same questions, in many JSON spellings.
 
     The questions are word problems, facts with choices, open questions, conversations and tasks for
-    agents, in several languages. Large models answer more of them correctly.
+    agents, in several languages. Large models answer more of them correctly. A SHARE is 0 by
+    default.
 
     \b
     Exit codes:

@@ -39,7 +39,7 @@ class RemovedWork(msgspec.Struct):
     files: int
     """Number of files."""
     bytes: int
-    """Bytes that were freed. Files that are also part of the corpus do not count."""
+    """Bytes that were freed; files of the corpus do not count."""
 
 
 class Cleaned(Tabular, kw_only=True):
@@ -50,11 +50,11 @@ class Cleaned(Tabular, kw_only=True):
     dry_run: bool
     """Whether nothing was removed, only listed."""
     removed: list[RemovedWork]
-    """Directories that were removed, and unpublished files; that would be, with `--dry-run`."""
+    """Directories, and unpublished files; with `--dry-run`, those that would be removed."""
     bytes: int
     """Bytes that were freed."""
     left: list[str]
-    """Unpublished files in a store that stay, because a run may yet publish them."""
+    """Unpublished files in a store, which a run may yet publish."""
 
 
 def clean(

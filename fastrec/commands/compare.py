@@ -43,33 +43,33 @@ class Example(msgspec.Struct, kw_only=True):
     """A question on which the two models differ."""
 
     a: float
-    """The share of right answers of A, or its mean score if the metric is graded."""
+    """The value of A: the share of right answers, or the mean score."""
     b: float
-    """The same of B."""
+    """The value of B."""
     others: int
-    """How many other models have answered it."""
+    """Other models that answered it."""
     others_value: float | None
-    """The mean of their shares of right answers, or of their scores; null if there are none."""
+    """The mean of theirs."""
     question: ShownQuestion
-    """The question with the answers of both models, those of A first."""
+    """With the answers of both models, those of A first."""
 
 
 class ComparedEvaluation(ScopeNames, kw_only=True):
     """Two models on an evaluation and metric."""
 
     graded: bool
-    """Whether scores are compared, because the metric has others than 0 and 1."""
+    """Whether the metric has scores other than 0 and 1."""
     lower_is_better: bool
     """Whether a lower score is better."""
     other_scale: bool
-    """Whether the mean score of a model is below 0 or above 1: then a point is one unit of the
-    score, else a hundredth."""
+    """Whether the mean score of a model is below 0 or above 1, so that a point is a unit of the
+    score."""
     questions: int
-    """Questions that both models have answered; the numbers below are about these."""
+    """Questions that both answered, which the numbers are about."""
     only_a: int
-    """Questions that only A has answered."""
+    """Those that only A answered."""
     only_b: int
-    """Questions that only B has answered."""
+    """Those that only B answered."""
     wins: int
     """Questions on which A is better."""
     losses: int
@@ -77,43 +77,39 @@ class ComparedEvaluation(ScopeNames, kw_only=True):
     ties: int
     """The other questions."""
     a: float | None
-    """The accuracy of A, or its mean score if the metric is graded; null without common
-    questions."""
+    """The accuracy of A, or the mean score of a graded metric."""
     b: float | None
     """The same of B."""
     difference: float | None
     """`a` minus `b`."""
     test: Test | None
-    """The test: `mcnemar` if all questions that differ do so by the same size, as right and wrong
-    answers do; else `t`. Null without common questions."""
+    """The test that gave `p` (docs/leaderboard.md#the-test-of-two-models); null if no question was
+    compared."""
     p: float | None
-    """Its p-value: how likely so large a difference is if both models are equally good."""
+    """The p-value: how likely chance alone makes so large a difference."""
     p_adjusted: float | None
-    """The p-value, adjusted for the number of evaluations and metrics by the method of Benjamini
-    and Hochberg."""
+    """The p-value adjusted for many tests (docs/leaderboard.md#many-tests)."""
     detectable: float | None
-    """The smallest difference that this test of these questions finds with p < 0.05 in 80 % of all
-    cases, if the models differ on as many questions as observed; null if it finds none."""
+    """The smallest difference that would be found (docs/answers.md#two-models)."""
     questions_needed: int | None
-    """How many questions it takes to find the observed difference so; null if there is none."""
+    """Questions that it takes to find the observed difference in 80 % of all cases."""
     chance: float | None
-    """With --detect: the chance to find so large a difference with p < 0.05, if the models differ
-    on as many questions as observed, or as many as it needs."""
+    """With `--detect`: the chance to find such a difference (docs/answers.md#two-models)."""
     detect_needed: int | None
-    """With --detect: how many questions give a chance of 80 %."""
+    """With `--detect`: questions for a chance of 80 %."""
     examples: list[Example]
-    """The most distinguishing questions; groups have none."""
+    """The most distinguishing questions."""
     group: GroupValues | None = None
     """With --group-by: the value of each field, null for records without it; null in totals."""
     clusters: int
-    """Clusters of these questions; without --cluster, each is one of its own."""
+    """Clusters of the compared questions; without `--cluster`, each question is a cluster."""
 
 
 class Uncompared(ScopeNames):
     """An evaluation and metric on which the two models cannot be compared."""
 
     missing: list[str]
-    """Which of the two models have no records."""
+    """Which of the two models lack records."""
 
 
 class Disputed(msgspec.Struct):
@@ -122,7 +118,6 @@ class Disputed(msgspec.Struct):
     sample_id: int | str
     """The sample."""
     sample_hash: str
-    """The question."""
     model_id: str
     """The model."""
     right_by: str
@@ -135,30 +130,29 @@ class Agreement(msgspec.Struct, kw_only=True):
     evaluation_name: str
     """The evaluation."""
     answers: int
-    """Answers that both have judged, without errors: those of the same trial, or with the same
-    output."""
+    """Answers that both have judged (docs/answers.md#two-graders), without errors."""
     judged_by_first: int
-    """Other answers, which only the first metric has judged."""
+    """Answers that only the first metric has judged."""
     judged_by_second: int
-    """Those that only the second metric has judged."""
+    """Answers that only the second has judged."""
     both_right: int
     """Right by both."""
     only_first: int
-    """Right by the first metric only."""
+    """Right by the first only."""
     only_second: int
-    """Right by the second metric only."""
+    """Right by the second only."""
     both_wrong: int
     """Wrong by both."""
     agreement: float | None
-    """The share of answers with the same verdict; null without answers."""
+    """The share of answers with the same verdict."""
     kappa: float | None
-    """Cohen's kappa; null if all answers have one verdict."""
+    """Cohen's kappa."""
     kappa_low: float | None
-    """Lower end of its 95 % interval, by a jackknife over questions."""
+    """Lower end of the 95 % interval."""
     kappa_high: float | None
-    """Upper end of this interval."""
+    """Upper end of the 95 % interval."""
     disputed: list[Disputed]
-    """The first answers on which they differ, in the order of the corpus."""
+    """The first answers on which they differ."""
 
 
 class Comparison(Tabular):
@@ -169,18 +163,17 @@ class Comparison(Tabular):
     b: str
     """The model B."""
     repeats_as: str
-    """What several answers of a model to a question become: mean, pass@K, pass^K, majority or
-    first."""
+    """What several answers of a model to a question become (docs/repeats.md#in-statistics)."""
     evaluations: list[ComparedEvaluation]
-    """The evaluations and metrics for which both have records."""
+    """Those for which both have records."""
     uncompared: list[Uncompared]
     """The others."""
     others: int = 0
     """Metrics that are left out because they judge no answer: costs and bookkeeping."""
     metrics: tuple[str, ...] = ()
-    """With --metric-pair: the two metrics."""
+    """With `--metric-pair`: the two metrics."""
     agreement: list[Agreement] = []
-    """With --metric-pair: how they agree on each evaluation."""
+    """With `--metric-pair`, by evaluation."""
     cluster: str | None = None
     """`--cluster`: tests are over clusters of questions with the same value of this field; null if
     they are over questions."""

@@ -47,19 +47,18 @@ class CorrectedModel(ScopeNames, kw_only=True):
     questions: int
     """Questions that it answered."""
     labels: int
-    """Those with a label."""
+    """Questions with a label."""
     raw: float
-    """Its score by the grader."""
+    """The score by the grader."""
     corrected: float | None
-    """The estimate of its score by people; null with fewer than two labels, and so are the next
-    three."""
+    """The estimate of the score by people; null with fewer than two labels, and so are `low`,
+    `high` and `to_halve`."""
     low: float | None
     """Lower end of the 95 % interval."""
     high: float | None
-    """Upper end of it."""
+    """Upper end of the 95 % interval."""
     to_halve: int | None
-    """How many labels in all halve the interval; null if no number does, because the questions
-    are too few."""
+    """How many labels in all halve the interval."""
 
 
 class Corrections(Tabular, kw_only=True):
@@ -72,7 +71,7 @@ class Corrections(Tabular, kw_only=True):
     labels: int = 0
     """Labels in the file; several for an answer count once."""
     unused: int = 0
-    """Those that match no answer of the chosen ones, or give no score where scores count."""
+    """Labels that match no chosen answer, or lack a score where scores count."""
     unfilled: int = 0
     """Lines of the file without a verdict."""
     proposed: int = 0

@@ -43,14 +43,14 @@ class EvaluationQuestions(ScopeNames, kw_only=True):
     graded: bool
     """Whether the metric has scores other than 0 and 1."""
     models: int
-    """The number of models that count."""
+    """Models that count."""
     total: int
-    """How many questions match; `questions` has at most `--limit` of them."""
+    """How many questions match; at most `--limit` are listed."""
     questions: list[Question]
-    """The questions, in the order of `--sort`."""
+    """In the order of `--sort`."""
     phrase_models: list[PhraseModel]
-    """How many answers of each model have the text of `--text`, the largest share first; empty
-    without such a text, or if it is looked for in the input only."""
+    """With `--text`, but not only in the input: the answers that have it, the largest share first.
+    """
 
 
 class Questions(Tabular):

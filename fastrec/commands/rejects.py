@@ -35,11 +35,11 @@ class RejectGroup(FindingGroup):
     """Rejected lines whose first errors have the same code, path but for indices, and version."""
 
     repairable: int = 0
-    """How many of them `--repair all` would keep."""
+    """Lines that `--repair all` would keep."""
     further: list[FindingGroup] = []
-    """The other errors of these lines, the most frequent first; at most nine."""
+    """Their other errors, the most frequent first; at most nine."""
     unlisted: int = 0
-    """How many errors of these lines are neither first nor in `further`."""
+    """How many errors are neither first nor in `further`."""
 
 
 _MOST_FURTHER = 9  # with the first error, a line has ten
@@ -53,13 +53,14 @@ class Rejects(Tabular, kw_only=True):
     codes: dict[str, int]
     """Lines by code."""
     groups: list[RejectGroup]
-    """Lines by the code, path and version of their first errors, the most frequent first."""
+    """By the code, path but for indices, and version of the first error, the most frequent first.
+    """
     repairable: int
-    """How many of the lines `--repair all` would keep."""
+    """Lines that `--repair all` would keep."""
     repairable_by_code: dict[str, int]
-    """These lines by the code of a repair; a line may need several repairs."""
+    """By the code of a repair; a line may need several."""
     truncated: list[Location]
-    """With `extract`, lines that are not written because they are too long: see their shard."""
+    """With `--extract`: lines that are too long to be written; see their shard."""
 
 
 def rejects(

@@ -54,29 +54,29 @@ class ScoredModel(msgspec.Struct):
     evaluation_name: str
     """The evaluation."""
     rule: str
-    """The name of the rule, which is the metric."""
+    """The rule, whose name is the metric."""
     model_id: str
     """The model."""
     records: int = 0
-    """Answers that the rule scored."""
+    """Answers that it scored."""
     old_scored: int = 0
-    """Those of them that had a verdict."""
+    """Those with a verdict before."""
     old_right: int = 0
-    """Those of them that were right."""
+    """Those that were right."""
     new_right: int = 0
-    """Answers that are right by the rule."""
+    """Those that are right now."""
     to_right: int = 0
-    """Answers that were wrong, and are right by the rule."""
+    """Those that were wrong, and are right."""
     to_wrong: int = 0
-    """Answers that were right, and are wrong by the rule."""
+    """Those that were right, and are wrong."""
     missing: int = 0
-    """Answers from which nothing could be extracted."""
+    """Those from which nothing could be extracted."""
     errors: int = 0
-    """Records that stay errors: without an answer, or without a reference."""
+    """Records without an answer or a reference."""
     old: float | None = None
-    """The share of right answers before, among those that had a verdict."""
+    """The share of right answers before, among those with a verdict."""
     new: float | None = None
-    """The share of right answers by the rule."""
+    """The share of right answers now."""
 
 
 class ScoreExample(msgspec.Struct):
@@ -87,15 +87,14 @@ class ScoreExample(msgspec.Struct):
     evaluation_name: str
     """The evaluation."""
     rule: str
-    """The name of the rule."""
+    """The rule."""
     model_id: str
     """The model."""
     sample_id: str | int
-    """The sample_id of the question."""
     text: str
     """The end of the answer."""
     extracted: str | None
-    """What the rule extracted; null if nothing."""
+    """What the rule extracted."""
     references: list[str]
     """What it was compared with."""
 
@@ -104,7 +103,7 @@ class Scored(Tabular, kw_only=True):
     """What rules made of the answers of a corpus."""
 
     output: str | None
-    """The new corpus; None with `dry_run`."""
+    """The new corpus; null with `--dry-run`."""
     models: list[ScoredModel]
     """By evaluation, rule and model."""
     examples: list[ScoreExample]

@@ -63,13 +63,13 @@ class UpgradeStep(msgspec.Struct):
     """A step that loses or may confuse something, and the records that it concerns."""
 
     code: str
-    """The code, which begins with `upgrade.`."""
+    """Begins with `upgrade.`."""
     meaning: str
     """What the step does to a record."""
     count: int
     """Records that it concerns."""
     locations: list[Location]
-    """The first three lines with such a record."""
+    """The first three lines."""
 
 
 class UpgradeReport(msgspec.Struct):
@@ -80,7 +80,7 @@ class UpgradeReport(msgspec.Struct):
     records: int
     """Valid records of earlier versions."""
     steps: list[UpgradeStep]
-    """The steps that lose or may confuse something, the most frequent first."""
+    """Steps that lose or may confuse something, the most frequent first."""
 
 
 def _upgrade_steps(judged: JudgedChunk) -> Iterator[tuple[int, Finding]]:
@@ -107,40 +107,39 @@ class Validation(Tabular):
     lines: int = 0
     """Lines read, blank ones included."""
     valid: int = 0
-    """Lines that are valid records, repaired ones included."""
+    """Valid records, repaired ones included."""
     versions: dict[str, int] = {}
     """Valid lines by schema version, the oldest first."""
     repaired: int = 0
-    """Lines that are valid records because they were repaired."""
+    """Lines that are valid because they were repaired."""
     invalid: int = 0
-    """Lines that are not valid records."""
+    """Lines that are not."""
     repairable: int = 0
     """Invalid lines that repairs would make valid."""
     repairable_by_code: dict[str, int] = {}
-    """These lines by the code of a repair; a line may need several repairs."""
+    """By the code of a repair; a line may need several."""
     blank: int = 0
     """Lines of white space only."""
     warnings: int = 0
-    """Number of warnings; a line may have several."""
+    """Findings: a line may have several."""
     text_bytes: int = 0
-    """Size of the text read, after decompression."""
+    """Size of the decompressed text."""
     shards: int = 0
-    """Number of input files."""
+    """Number of shards."""
     seconds: float = 0.0
     """How long it took."""
     stopped_early: bool = False
-    """`max_errors` was reached, so the rest of the input was not checked."""
+    """Whether `--max-errors` was reached, and the rest was not checked."""
     codes: dict[str, int] = {}
     """Number of findings by code."""
     groups: list[FindingGroup] = []
-    """Findings by code, path and version: at most 1,000 groups, errors first, then the most
-    frequent."""
+    """By code, path and version: at most 1,000, errors first, then the most frequent."""
     upgrade: UpgradeReport | None = None
-    """With `upgrade_report`, what an upgrade to the newest version would change."""
+    """With `--upgrade-report`: what an upgrade of all valid records would change."""
     bad_shards: list[str] = []
-    """Shards that could not be read completely, and why; none of their lines count."""
+    """Shards that could not be read completely, and why; no line of theirs counts."""
     notices: list[str] = []
-    """Remarks about the input."""
+    """Notices for the user."""
 
     @property
     def ok(self) -> bool:
@@ -191,7 +190,7 @@ class LoggedFinding(msgspec.Struct):
     message: str
     """What was expected, and what was found."""
     version: str | None
-    """The schema version whose error it is; null for warnings, notes, and lines without a value."""
+    """The schema version of the errors; null for warnings, notes, and lines without a value."""
 
 
 _encode = msgspec.json.Encoder().encode

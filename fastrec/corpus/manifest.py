@@ -37,14 +37,14 @@ class KeyEntry(msgspec.Struct, kw_only=True, frozen=True):
     evaluation_id: str
     sample_id: int | str
     evaluation_result_id: str | msgspec.UnsetType | None = msgspec.UNSET
-    """Null if the record has none; absent if its schema version has no such field."""
+    """Absent if the schema version has none."""
 
 
 class SideFileEntry(msgspec.Struct, kw_only=True):
     """A file beside a part."""
 
     file: str
-    """Its name in the corpus."""
+    """Name in the corpus."""
     bytes: int
     """Size of the file."""
     sha256: str
@@ -55,9 +55,9 @@ class PartEntry(msgspec.Struct, kw_only=True):
     """A part of the corpus."""
 
     file: str
-    """Its name in the corpus."""
+    """Name in the corpus."""
     records: int
-    """Number of records, one per line."""
+    """One per line."""
     bytes: int
     """Size of the file."""
     sha256: str
@@ -65,25 +65,24 @@ class PartEntry(msgspec.Struct, kw_only=True):
     text_bytes: int
     """Size of the decompressed text."""
     text_xxh3_128: str
-    """128-bit xxh3 of the decompressed text."""
+    """128-bit xxh3 of the text."""
     first: KeyEntry
-    """Key of its first record."""
+    """Key of the first record."""
     last: KeyEntry
-    """Key of its last record."""
+    """Key of the last record."""
     columns: SideFileEntry
-    """The values of its records that questions need, one array per field."""
+    """The values that questions need (docs/files.md#part-00000columns)."""
     sources: SideFileEntry | msgspec.UnsetType = msgspec.UNSET
-    """The shard and the line that each of its records comes from, in their order; absent without
-    `--track-sources`."""
+    """The shard and line of each record, with `--track-sources`."""
 
 
 class RejectsEntry(msgspec.Struct, kw_only=True):
     """The rejects file."""
 
     file: str
-    """Its name in the corpus."""
+    """Name in the corpus."""
     records: int
-    """Number of rejected lines."""
+    """Number of records."""
     bytes: int
     """Size of the file."""
     sha256: str
@@ -99,23 +98,23 @@ class InputEntry(msgspec.Struct, kw_only=True):
     path: str
     """As given or found; `-` is standard input."""
     format: str
-    """Compression, detected by the first bytes."""
+    """Compression, told by the first bytes."""
     bytes: int
     """Size of the file."""
     text_bytes: int
     """Size of the decompressed text."""
     lines: int
-    """Lines, including blank ones, without those that filters left out."""
+    """Blank ones included, filtered ones not."""
     kept: int
-    """Records that are in the corpus."""
+    """Records in the corpus."""
     duplicates: int
-    """Records left out because an exact duplicate was kept."""
+    """Records left out because an identical record stays."""
     rejected: int
     """Lines in the rejects file."""
     blank: int
-    """Lines with nothing but white space."""
+    """Lines of white space only."""
     repaired: dict[str, int] = {}
-    """By code, valid lines that were repaired; a line may have several repairs."""
+    """Valid lines by the code of a repair; a line may have several."""
     filtered: int = 0
     """Records that filters left out; they are not among the lines."""
 
@@ -124,43 +123,40 @@ class Manifest(msgspec.Struct, kw_only=True):
     """The document `manifest.json`."""
 
     format: int = MANIFEST_FORMAT
-    """Version of the format of this document."""
+    """Version of this document's format."""
     fastrec: str
     """Version of fastrec."""
     schema: str
-    """Version of the record schema."""
+    """Schema version of the corpus."""
     options: dict[str, object]
     """Options that influence the content of the corpus."""
     sort_fields: tuple[str, ...]
-    """Fields that records are sorted by; records that agree in all of them are sorted by their
-    bytes."""
+    """Fields that records are sorted by first, then by their bytes."""
     records: int
-    """Records in all parts."""
+    """Number of records."""
     text_bytes: int
-    """Size of the decompressed text of all parts."""
+    """Size of the decompressed text."""
     text_xxh3_128: str
-    """128-bit xxh3 of the concatenated `text_xxh3_128` of all parts, as raw bytes."""
+    """128-bit xxh3 of those of all parts, concatenated as raw bytes."""
     parts: list[PartEntry]
-    """Parts, in sort order."""
+    """In sort order."""
     rejects: RejectsEntry | None
-    """Null if no line was rejected."""
+    """The rejects file."""
     summary_file: str = "summary.json"
-    """Name of the summary. It differs only in an object store, if the corpus has replaced another
-    one."""
+    """Another name in an object store if the corpus has replaced another."""
     summary_sha256: str
-    """SHA-256 of the summary."""
+    """Of the summary."""
     inputs: list[InputEntry]
-    """Shards that were read."""
+    """Shards that were read. Of exact duplicates, the first is kept."""
     filtered: int = 0
-    """Records of all inputs that filters left out."""
+    """Records that filters left out; they are not among the lines."""
     skipped: list[str]
-    """Shards that were left out because they could not be read."""
+    """Unreadable shards that `--skip-bad-shards` left out of the corpus."""
     trusted: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """Corpora whose records were taken as they are, because of `--trust`; absent if there are
-    none."""
+    """Corpora that `--trust` took as they are."""
     refused: str | None = None
-    """Why the corpus was not published; null if it was. A refused corpus is in `OUT.refused`
-    instead of `OUT`."""
+    """Why the corpus was not published, and is in `OUT.refused` instead of `OUT`; null if it was.
+    """
 
     def to_json(self) -> bytes:
         return indented_json(self)

@@ -39,7 +39,7 @@ class RejectedLine(msgspec.Struct):
     line: int
     """Number of the line in the shard, from 1."""
     offset: int | None
-    """Offset of the line's first byte in the shard's text; null if the record was left out in pass
+    """Of the line's first byte in the text of the shard; null if the record was left out in pass
     2."""
     code: str
     """The code that the line counts under."""
@@ -48,21 +48,21 @@ class RejectedLine(msgspec.Struct):
     message: str
     """What was expected, and what was found."""
     version: str | UnsetType = UNSET
-    """The schema version whose errors these are: the one that the line comes closest to; absent if
-    it has no value."""
+    """The schema version of the errors, which the line comes closest to; absent if it has no
+    value."""
     errors: list[Finding] | UnsetType = UNSET
-    """All errors, if there are several; at most the first hundred."""
+    """If there are several: all, at most 100."""
     unlisted: dict[str, int] | UnsetType = UNSET
-    """By code, the number of errors beyond those in `errors`, if there are more."""
+    """By code, how many more."""
     raw: str | UnsetType = UNSET
-    """The exact bytes of the line, without its newline, if they are UTF-8; after pass 2, the normal
+    """The exact bytes of the line without its newline, if they are UTF-8; after pass 2, the normal
     form."""
     raw_base64: str | UnsetType = UNSET
-    """The exact bytes of the line if they are not UTF-8."""
+    """The exact bytes if they are not UTF-8."""
     truncated: bool | UnsetType = UNSET
-    """The line was too long to be kept: only its head is here, the rest is in the shard."""
+    """Whether only the head of a long line is here; the shard has the rest."""
     repairs: list[str] | UnsetType = UNSET
-    """Codes of the repairs with which the line would be kept, if there are any."""
+    """Codes of the repairs with which the line would be kept."""
 
     def exact_bytes(self) -> bytes:
         if self.raw_base64 is not UNSET:

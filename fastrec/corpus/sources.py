@@ -25,9 +25,9 @@ class Source(msgspec.Struct, frozen=True):
     """Where a record comes from."""
 
     shard: str = msgspec.field(name="source")
-    """The shard, by the path that was given or found."""
+    """By the path that was given or found."""
     line: int
-    """Number of the line in the shard's text, from 1."""
+    """Number of the line in the shard, from 1."""
 
 
 _decode = msgspec.json.Decoder(Source).decode

@@ -98,7 +98,7 @@ class BadLog(msgspec.Struct, frozen=True):
     """A log that cannot be imported."""
 
     path: str
-    """The file or directory."""
+    """A file or directory."""
     reason: str
     """What is wrong with it."""
 

@@ -312,18 +312,17 @@ class FindingGroup(msgspec.Struct):
     code: str
     """The code."""
     path: str
-    """The JSON path of the first one, such as `$.evaluation.score`."""
+    """The JSON path of the first, such as `$.evaluation.score`."""
     message: str
-    """The message of the first one: what was expected, and what was found."""
+    """What was expected and found in the first."""
     severity: str
     """`error`, `warning` or `note`."""
     count: int
     """How many there are."""
     locations: list[Location]
-    """The first three lines with one."""
+    """The first three lines."""
     version: str | None = None
-    """The schema version whose errors these are; null for warnings and notes, and for lines without
-    a value."""
+    """The schema version of the errors; null for warnings, notes, and lines without a value."""
 
 
 class FindingGroups(msgspec.Struct):

@@ -38,9 +38,9 @@ class Plan(msgspec.Struct, kw_only=True):
     shards: int
     """Files that would be in the corpus."""
     input_bytes: int
-    """Their size."""
+    """Size of all files."""
     estimated_text_bytes: int
-    """Estimated size after decompression."""
+    """Size after decompression."""
     schema: str
     """Schema version of the corpus; a guess, if it follows from the content."""
     tasks: int
@@ -48,7 +48,7 @@ class Plan(msgspec.Struct, kw_only=True):
     estimated_parts: int
     """Estimated number of parts."""
     paths: list[str]
-    """Paths of the files."""
+    """Of the files."""
     notices: list[str]
     """Notices for the user."""
     incremental: PlannedReuse | None = None
@@ -59,9 +59,9 @@ class PlannedReuse(msgspec.Struct, kw_only=True):
     """What an incremental run would reuse."""
 
     unchanged: int
-    """Files that would not be read, because they are as the last run read them."""
+    """Files as the last run read them, not read again."""
     new: list[str]
-    """Files that the last run did not have."""
+    """Files that the last run did not have; without `--incremental`, all."""
     changed: list[str]
     """Files that changed since the last run."""
     gone: list[str]
@@ -71,7 +71,7 @@ class PlannedReuse(msgspec.Struct, kw_only=True):
     parts_written: int
     """Parts that would be made."""
     is_estimate: bool
-    """Whether the numbers of parts are estimates, because there is no kept work to build on."""
+    """Whether these numbers are estimates, without kept work."""
 
 
 def plan(

@@ -189,8 +189,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
     sample_hash: Annotated[
         SampleHashMode,
         _lines(
-            "What to do if a record's sample_hash is wrong: replace it, keep it (fill), or reject "
-            "the record (verify).",
+            "If a record's sample_hash is wrong: replace it, keep it (fill), or reject the record "
+            "(verify).",
             "unless it was fill",
             recorded="always",
         ),
@@ -205,25 +205,24 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
     same_run: Annotated[
         Literal["keep", "ignore"],
         _bytes(
-            "What to do with records that are equal but for evaluation_id and schema_version: keep "
-            "all of them, or ignore the run and drop all but the first as duplicates.",
+            "Records that are equal but for evaluation_id and schema_version: keep all, or drop "
+            "all but the first as duplicates.",
             recorded="always",
         ),
     ] = "keep"
     conflicts: Annotated[
         Choice,
         _bytes(
-            "What to do with contradictions, which are records of one identity with the same "
-            "output and different verdicts: keep all of them, keep the first, or reject all of "
-            "them.",
+            "Contradictions (records of one identity with the same output and different verdicts): "
+            "keep all, keep the first, or reject all.",
             recorded="always",
         ),
     ] = "keep"
     repeats: Annotated[
         Choice,
         _bytes(
-            "What to do with repeats, which are other records of one identity, such as epochs: "
-            "keep all of them, keep the first, or reject all of them.",
+            "Repeats (other records of one identity, such as epochs): keep all, keep the first, or "
+            "reject all.",
             recorded="always",
         ),
     ] = "keep"
@@ -248,17 +247,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
     track_sources: Annotated[
         bool,
         _bytes(
-            "Also write the shard and the line of each record, to a small file beside its part.",
+            "Also write the shard and line of each record, beside its part.",
             is_updated=True,
         ),
     ] = False
     map: Annotated[
         tuple[NameRule, ...],
         _lines(
-            "Rename models, evaluations and metrics: a TOML file with [models], [evaluations] and "
-            '[metrics], in which each line is "old" = "new"; a * matches anything. Or eee: names '
-            "by the converters of Every Eval Ever become those of `fastrec import`. May be "
-            "repeated.",
+            "Rename by a TOML file with [models], [evaluations] and [metrics], in which each line "
+            'is "old" = "new"; a * matches anything. Or eee: names by Every Eval Ever become those '
+            "of `fastrec import`. May be repeated.",
             "unless given",
         ),
     ] = ()
@@ -272,24 +270,22 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
     labels: Annotated[
         GivenFile | None,
         _lines(
-            "Correct verdicts: a file of JSON lines, such as `fastrec view --labels` writes. The "
-            "verdict before stays in metadata.original_score and the like.",
+            "Correct verdicts by JSON lines, such as `fastrec view --labels` writes. The verdict "
+            "before stays in metadata.original_score and the like.",
             "unless given",
         ),
     ] = None
     fixes: Annotated[
         GivenFile | None,
         _lines(
-            "Replace rejected lines by their corrected versions: the file that `fastrec rejects "
-            "--extract` wrote, edited.",
+            "Corrected lines: the file that `fastrec rejects --extract` wrote, edited.",
             "always",
         ),
     ] = None
     trust: Annotated[
         bool,
         _lines(
-            "Do not judge the records of a corpus again, even if somebody else has published it. "
-            "Broken lines stay.",
+            "Do not judge the records of a corpus again, whoever published it. Broken lines stay.",
             "always",
             recorded="elsewhere",
         ),
@@ -297,9 +293,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
 
     judge: Annotated[
         bool,
-        _neither(
-            "Judge the records of a corpus again, even if you have published it with this fastrec."
-        ),
+        _neither("Judge the records of a corpus again, even of your own."),
     ] = False
     strict_labels: Annotated[
         bool, _neither("Publish nothing if a label matches no record or several.")
@@ -307,15 +301,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
     max_rejects: Annotated[
         int | float | str | None,
         _neither(
-            "If more lines than this are rejected, do not publish: put the corpus at "
-            "OUTPUT.refused, and exit 1."
+            "If more lines are rejected, put the corpus at OUTPUT.refused instead, and exit 1."
         ),
     ] = None
     check_secrets: Annotated[
         bool,
         _neither(
-            "If metadata have what looks like a credential, do not publish: put the corpus at "
-            "OUTPUT.refused, and exit 1."
+            "If metadata have what looks like a credential, put the corpus at OUTPUT.refused "
+            "instead, and exit 1."
         ),
     ] = False
     skip_bad_shards: Annotated[
@@ -323,7 +316,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
     ] = False
     allow_empty: Annotated[
         bool,
-        _neither("Publish a corpus even if no line is valid, or no record matches the filters."),
+        _neither("Publish even if no line is valid, or no record matches the filters."),
     ] = False
     overwrite: Annotated[bool, _neither("")] = False
     incremental: Annotated[

@@ -63,9 +63,10 @@ class NormalizeResult(msgspec.Struct, kw_only=True):
     """The result of a run."""
 
     output: str
-    """Path of the corpus; of the refused corpus, if it was not published."""
+    """Path of the corpus, or of the refused one."""
     refused: str | None
-    """Why the corpus was not published; null if it was."""
+    """Why the corpus was not published, and is in `OUT.refused` instead of `OUT`; null if it was.
+    """
     summary: Summary
     """The document `summary.json`."""
     parts: int
@@ -73,32 +74,31 @@ class NormalizeResult(msgspec.Struct, kw_only=True):
     incremental: bool
     """Whether `--incremental` was given."""
     parts_written: int
-    """Parts that were made; with `--incremental`, the others are those of the last run."""
+    """Parts that were made. Others are those of the last run."""
     shards: int
     """Files in the corpus."""
     unchanged: int
-    """With `--incremental`: files that were not read, because they are as the last run read them.
-    """
+    """Files as the last run read them, not read again."""
     new: int
-    """Files that the last run did not have; without `--incremental`, all of them."""
+    """Files that the last run did not have; without `--incremental`, all."""
     changed: int
     """Files that changed since the last run."""
     gone: int
     """Files of the last run that are not there any more."""
     input_bytes: int
-    """Their size."""
+    """Size of all files."""
     text_bytes: int
-    """Their size after decompression."""
+    """Size of the decompressed text."""
     filtered: int
-    """Records that the filters left out; they are not among the lines of the summary."""
+    """Records that filters left out; they are not among the lines."""
     output_bytes: int
     """Size of the parts."""
     seconds: float
-    """Duration of the run."""
+    """How long it took."""
     phases: list[Phase]
     """Where the time went."""
     skipped: list[str]
-    """Bad shards that were left out, with `--skip-bad-shards`."""
+    """Unreadable shards that `--skip-bad-shards` left out of the corpus."""
     notices: list[str]
     """Notices for the user."""
 

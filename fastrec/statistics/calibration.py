@@ -16,11 +16,11 @@ class Bin(msgspec.Struct):
     """Answers of similar confidence."""
 
     answers: int
-    """How many there are; at least 1."""
+    """At least 1."""
     confidence: float
-    """Their mean confidence."""
+    """The mean."""
     accuracy: float
-    """The share that is right."""
+    """The share of right answers."""
 
 
 class Calibration(msgspec.Struct):
@@ -29,7 +29,7 @@ class Calibration(msgspec.Struct):
     evaluation_name: str
     """The evaluation."""
     metric: str | None
-    """The `evaluation_result_id` that says what is right; null for records without one."""
+    """The metric that says what is right."""
     model_id: str
     """The model."""
     answers: int
@@ -37,17 +37,16 @@ class Calibration(msgspec.Struct):
     left_out: int
     """Other answers."""
     confidence: float | None
-    """The mean confidence; null without such answers, and so are the next three."""
+    """The mean."""
     accuracy: float | None
     """The share of right answers."""
     ece: float | None
-    """The expected calibration error: the mean distance of both in a bin, weighted by the answers
-    of the bin."""
+    """The calibration error: the mean distance of both in a bin, weighted by its answers."""
     brier: float | None
-    """The Brier score: the mean squared distance of the confidence from 1 if the answer is right,
-    else from 0."""
+    """The Brier score: the mean squared distance of the confidence from 1 for a right answer, else
+    from 0."""
     bins: list[Bin]
-    """The bins that have answers, by confidence."""
+    """Answers of similar confidence: bins that have any."""
 
 
 def calibrate(

@@ -17,16 +17,17 @@ SPLITS = 20  # of models into those that choose and those that judge
 
 
 class SubsetFidelity(msgspec.Struct):
-    """How well a subset stands for all questions, on models that did not choose it."""
+    """How well a subset stands for all questions, on models that did not choose it, over splits."""
 
     rank_correlation: float
-    """Spearman's, of the models by subset and by all questions; the mean over splits."""
+    """Spearman's, of the models by subset and by all questions: the mean."""
     rank_correlation_spread: float
-    """The standard deviation over splits of the models."""
+    """Standard deviation."""
     error: float
-    """The root mean square of differences between means over the subset and over all questions."""
+    """The root mean square of differences of means over the subset and over all questions: the
+    mean."""
     error_spread: float
-    """The standard deviation over splits."""
+    """Standard deviation."""
 
 
 def choose_subset(scores: Array, size: int, seed: int = 0) -> Indices:

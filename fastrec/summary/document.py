@@ -78,7 +78,7 @@ class LineCounts(msgspec.Struct, kw_only=True):
     kept: _Count
     """Records in the corpus."""
     duplicates: _Count
-    """Records dropped because an identical one was kept."""
+    """Records left out because an identical record stays."""
     rejected: _Count
     """Lines in the rejects file."""
     blank: _Count
@@ -89,12 +89,12 @@ class RepairExample(msgspec.Struct, kw_only=True):
     """A change that a repair made to a record."""
 
     code: str
-    """The code of the repair."""
+    """Of the repair."""
     evaluation_name: str
     model_id: str
     sample_id: _SampleId
     path: str
-    """JSON path of the first value that the repair changed."""
+    """JSON path of the first value that it changed."""
     message: str
     """What was there, and what became of it."""
 
@@ -103,20 +103,20 @@ class Repaired(msgspec.Struct, kw_only=True):
     """Valid lines, duplicates included, that `--repair` repaired."""
 
     lines: _Count
-    """Repaired lines."""
+    """Number of lines."""
     by_code: dict[str, int]
-    """These lines by the code of a repair; a line may have several repairs."""
+    """By the code of a repair; a line may have several."""
     examples: list[RepairExample]
-    """The first 3 lines of each repair, by evaluation, model and sample."""
+    """The first 3 of each repair, by evaluation, model and sample."""
 
 
 class Repairable(msgspec.Struct, kw_only=True):
     """Rejected lines that `--repair all` would keep."""
 
     lines: _Count
-    """Rejected lines that would be kept."""
+    """Number of lines."""
     by_code: dict[str, int]
-    """These lines by the code of a repair; a line may need several repairs."""
+    """By the code of a repair; a line may need several."""
 
 
 class SameRunPair(msgspec.Struct):
@@ -125,21 +125,20 @@ class SameRunPair(msgspec.Struct):
     evaluation_name: str
     model_id: str
     kept: str
-    """evaluation_id of the records that stay."""
+    """The `evaluation_id` that stays."""
     dropped: str
-    """evaluation_id of the records dropped; the same one if only their schema_version differs."""
+    """The other; the same if only the schema version differs."""
     records: _Positive
-    """Records dropped."""
+    """Number of records."""
 
 
 class SameRun(msgspec.Struct, kw_only=True):
-    """Records that `--same-run ignore` drops: only evaluation_id and schema_version differ."""
+    """Records that `--same-run ignore` drops."""
 
     records: _Count
-    """Records dropped; they count as duplicates."""
+    """Number of records: they count as duplicates."""
     runs: list[SameRunPair]
-    """These records by runs: the first 100 pairs, by evaluation_name, model_id and
-    evaluation_id."""
+    """The first 100 pairs of runs, by evaluation, model and run."""
 
 
 class IdentityExample(ScopeNames, kw_only=True):
@@ -149,20 +148,20 @@ class IdentityExample(ScopeNames, kw_only=True):
     model_id: str
     evaluation_id: str
     records: _Positive
-    """Its records of this kind."""
+    """Such records."""
     sample_hashes: list[str]
-    """Their sample_hash values."""
+    """Their hashes."""
 
 
 class Identities(msgspec.Struct, kw_only=True):
     """Repeats or contradictions of one identity, records that options leave out included."""
 
     identities: _Count
-    """Identities with records of this kind."""
+    """Identities with such records."""
     records: _Count
-    """Their records of this kind."""
+    """These records."""
     examples: list[IdentityExample]
-    """The first 100 of them, by evaluation_name, metric and sample_id."""
+    """The first 100, by evaluation, metric and sample."""
 
 
 class HashExample(msgspec.Struct, kw_only=True):
@@ -172,9 +171,9 @@ class HashExample(msgspec.Struct, kw_only=True):
     model_id: str
     sample_id: _SampleId
     given: str
-    """The hash in the line."""
+    """In the line."""
     computed: str
-    """The correct hash."""
+    """The correct one."""
 
 
 class ModelRecipes(msgspec.Struct):
@@ -183,7 +182,7 @@ class ModelRecipes(msgspec.Struct):
     evaluation_name: str
     model_id: str
     recipes: dict[str, int]
-    """Valid lines by recipe, as in by_recipe."""
+    """Valid lines by recipe, as in `by_recipe`."""
 
 
 class SampleHashes(msgspec.Struct, kw_only=True):
@@ -196,54 +195,54 @@ class SampleHashes(msgspec.Struct, kw_only=True):
     verified: _Count
     """Lines whose hash is right by some recipe."""
     filled: _Count
-    """Lines without a hash."""
+    """Lines without one."""
     replaced: _Count
-    """Lines with a wrong hash; --sample-hash fill leaves it in place."""
+    """Lines with a wrong one, which `--sample-hash fill` leaves in place."""
     by_recipe: dict[str, int]
-    """Valid lines by the recipe of their hash; `absent`: without a hash; `wrong`: by no recipe."""
+    """By the recipe of their hash; `absent`: without a hash; `wrong`: by no recipe."""
     by_model: list[ModelRecipes]
-    """The same, by evaluation_name and model_id."""
+    """The same by evaluation and model."""
     examples: list[HashExample]
-    """The first 10 wrong hashes, by name, model and id."""
+    """The first 10 wrong hashes, by evaluation, model and sample."""
 
 
 class Tokens(msgspec.Struct, gc=False):
-    """Sums over all records with token usage; those of over 4,200 digits are hexadecimal text."""
+    """Sums over records with token usage; those of over 4,200 digits are hexadecimal text."""
 
     records: _Count
-    """Records with a token_usage."""
+    """Number of records."""
     input: _Count | str
-    """Sum of token_usage.input_tokens."""
+    """Input."""
     output: _Count | str
-    """Sum of token_usage.output_tokens."""
+    """Output."""
     total: _Count | str
-    """Sum of token_usage.total_tokens."""
+    """Total."""
 
 
 class Latency(msgspec.Struct, gc=False):
-    """Quantiles of `performance.latency_ms`, with a relative error of at most 1/128."""
+    """Quantiles of `latency_ms` in ms (`p50`: the median), to a relative error of 1/128."""
 
     records: _Count
-    """Records with a latency."""
+    """Number of records."""
     p50: float | None
-    """Median, in milliseconds."""
+    """The quantile."""
     p90: float | None
-    """90th percentile."""
+    """The quantile."""
     p99: float | None
-    """99th percentile."""
+    """The quantile."""
 
 
 class ErrorsAsWrong(msgspec.Struct, kw_only=True, gc=False):
     """A model's numbers if records with an error count: as wrong, with the score that they have."""
 
     accuracy: _Share
-    """Mean over questions of the share of correct records."""
+    """Mean over questions of the share of correct answers."""
     accuracy_standard_error: float | None
-    """Its standard error, over questions; null for a single question."""
+    """Standard error over questions."""
     mean_score: float | None
-    """Mean over questions of the mean score; null if it overflows a double."""
+    """Mean over questions of the mean score, where true is 1; null if it overflows a double."""
     score_standard_error: float | None
-    """Its standard error, over questions; null for a single question."""
+    """Standard error over questions."""
 
 
 class ModelSummary(msgspec.Struct, kw_only=True):
@@ -251,73 +250,69 @@ class ModelSummary(msgspec.Struct, kw_only=True):
 
     model_id: str
     records: _Positive
-    """Its records in the corpus: answers + errors."""
+    """Records in the corpus: answers and errors."""
     answers: _Count
     """Records without an error."""
     errors: _Count
     """Records with a non-empty error."""
     questions: _Positive
-    """Questions that it has records of."""
+    """Questions with records."""
     questions_answered: _Count
-    """Questions that it has answers to."""
+    """Questions with answers."""
     correct: _Count
-    """Answers with evaluation.is_correct. A record with an error is never correct."""
+    """Answers with `is_correct`; a record with an error is never correct."""
     accuracy: _Share | None
-    """Mean over questions of the share of correct answers; null without answers."""
+    """Mean over questions of the share of correct answers."""
     accuracy_standard_error: float | None
-    """Its standard error, over questions; null for fewer than two questions."""
+    """Standard error over questions."""
     mean_score: float | None
-    """Mean over questions of the mean of evaluation.score, where true counts as 1; null without
-    answers, or if it overflows a double."""
+    """Mean over questions of the mean score, where true is 1; null if it overflows a double."""
     score_standard_error: float | None
-    """Its standard error, over questions; null for fewer than two questions."""
+    """Standard error over questions."""
     errors_as_wrong: ErrorsAsWrong
-    """The same numbers if records with an error count, too."""
+    """The same if records with an error count as wrong, with the score that they have."""
     turns: _Count
-    """Interactions; a record without interactions counts as 1."""
+    """Interactions; a record without any counts as 1."""
     tool_calls: _Count
-    """Tool calls of all interactions."""
+    """Of all interactions."""
     tokens: Tokens
     latency_ms: Latency
     first_sample_id: _SampleId
-    """The lowest sample_id; integers before strings."""
+    """The lowest; integers come before strings."""
     last_sample_id: _SampleId
-    """The highest sample_id."""
+    """The highest."""
 
 
 class EvaluationSummary(ScopeNames, kw_only=True, omit_defaults=True):
     """One metric of an evaluation, or an evaluation without metrics, over all models."""
 
     graded: bool
-    """Whether an answer has a score other than 0 and 1, or lower scores are better. Then is_correct
-    means little."""
+    """Whether the metric is graded, or lower scores are better: then `is_correct` means little."""
     records: _Positive
-    """Its records in the corpus."""
+    """Records in the corpus."""
     models: _Positive
     """Distinct models."""
     questions: _Positive
-    """Questions: sample_hash values; of split hashes, their sample_id values."""
+    """Distinct `sample_hash` values; of split hashes, `sample_id` values."""
     questions_all_models: _Count
     """Questions that all models have records of."""
     questions_answered_by_all: _Count
-    """Questions answered by all models that have any answer; 0 if no model has one."""
+    """Questions answered by all models that have any answer."""
     ids_with_many_hashes: _Count
-    """sample_id values with several sample_hash values."""
+    """Values of `sample_id` with several `sample_hash` values."""
     hashes_with_many_ids: _Count
-    """sample_hash values with several sample_id values."""
+    """Values of `sample_hash` with several `sample_id` values."""
     split_hashes: _Count = 0
-    """Those that one run of a model has under several sample_id values: each sample_id is a
-    question. Left out if there are none."""
+    """Split hashes (docs/hashes.md)."""
     kind: Kind = "judgement"
-    """judgement, cost or bookkeeping, as metadata.metric_kind says. If no record says it: judgement
-    if all scores are in [0, 1] or is_correct varies, else bookkeeping. Left out if it is
-    judgement."""
+    """The kind of metric (docs/leaderboard.md#kinds-and-directions-of-metrics); absent: judgement.
+    """
     lower_is_better: bool = False
-    """Whether metadata.lower_is_better of a record says so. Left out if none does."""
+    """As metadata.lower_is_better of a record says."""
     primary: bool = False
-    """Whether metadata.primary_metric of a record says so. Left out if none does."""
+    """As metadata.primary_metric of a record says."""
     by_model: list[ModelSummary]
-    """Its models, sorted by model_id."""
+    """By `model_id`. Means are over answers, then over questions, and rounded once."""
 
     @property
     def other_scale(self) -> bool:
@@ -333,17 +328,17 @@ class LabelCounts(msgspec.Struct, kw_only=True):
     """What became of the labels of `--labels`; absent without it."""
 
     labels: int
-    """Labels in the file."""
+    """In the file."""
     superseded: int
-    """Labels that a later one for the same answer replaces."""
+    """Labels that a later one replaces."""
     changed: int
     """Records with another verdict than before."""
     confirmed: int
-    """Records that already had the verdict of their label."""
+    """Records that already had this verdict."""
     unmatched: int
     """Labels that match no record."""
     ambiguous: int
-    """Labels that match several records."""
+    """Labels that match several."""
 
 
 class FixCounts(msgspec.Struct, kw_only=True):
@@ -352,11 +347,11 @@ class FixCounts(msgspec.Struct, kw_only=True):
     given: int
     """Lines that differ from the rejected ones."""
     fixed: int
-    """Those that are valid; they count as kept, duplicate or filtered out."""
+    """Valid ones; they count as kept, duplicate or filtered out."""
     rejected: int
-    """Those that are not valid either."""
+    """Invalid ones."""
     unmatched: int
-    """Those whose place in the input has no such rejected line."""
+    """Those without such a rejected line at their place."""
 
 
 class _Format(msgspec.Struct):
@@ -372,33 +367,32 @@ class Summary(Tabular, kw_only=True):
     """Schema version of the corpus."""
     line_counts: LineCounts
     versions: dict[str, int]
-    """Valid lines, duplicates included, by their own schema version."""
+    """Valid lines, duplicates included, by schema version."""
     notes: dict[str, int]
-    """By code, valid lines with a label or turns of another version, and those that an upgrade or a
-    repair changed."""
+    """By code, valid lines with a label or turns of another version, and lines that an upgrade or
+    a repair changed."""
     renamed: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
-    """Valid lines, duplicates included, by the rule of --map for their names; absent without
-    --map."""
+    """Valid lines by the rule of `--map` for their names."""
     labels: LabelCounts | msgspec.UnsetType = msgspec.UNSET
-    """What became of labels; absent without --labels."""
+    """What became of `--labels`."""
     fixes: FixCounts | msgspec.UnsetType = msgspec.UNSET
-    """What became of fixes; absent without --fixes."""
+    """What became of the corrected lines of `--fixes`."""
     rejected_by_code: dict[str, int]
-    """Rejected lines by the code of their first error."""
+    """By the code of their first error."""
     repaired: Repaired
     repairable: Repairable
     repeats: Identities
-    """Records of one identity that an epoch, a trial or the output tells apart."""
+    """Records that an epoch, a trial or the output tells apart."""
     contradictions: Identities
-    """Records of one identity with the same output and different verdicts."""
+    """Records with the same output and different verdicts."""
     same_run: SameRun
     sample_hash: SampleHashes
     interaction_types: dict[str, int]
-    """Kept records by interaction_type."""
+    """Kept records."""
     schema_versions: dict[str, int]
-    """Kept records by schema_version."""
+    """Kept records."""
     evaluations: list[EvaluationSummary]
-    """All evaluations, by name, then by metric."""
+    """By evaluation and metric."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric and model."""

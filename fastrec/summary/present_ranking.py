@@ -34,25 +34,24 @@ class CorpusFacts(msgspec.Struct, kw_only=True):
     schema: str
     """Schema version of the corpus."""
     versions: dict[str, int]
-    """Valid lines, duplicates included, by their own schema version."""
+    """Valid lines, duplicates included, by schema version."""
     upgraded: int
     """Valid lines of another version than that of the corpus."""
     notes: dict[str, int]
-    """By code, valid lines with a label or turns of another version, and those that an upgrade or a
-    repair changed."""
+    """By code, valid lines with a label or turns of another version, and lines that an upgrade or
+    a repair changed."""
     repeats: int
     """Identities with repeats."""
     contradictions: int
-    """Identities with contradictions: the same output has different verdicts."""
+    """Identities with contradictions."""
     same_run: int
-    """Records dropped by --same-run ignore."""
+    """Records that `--same-run ignore` dropped."""
     split_hashes: int
-    """Hashes that one run of a model has under several sample_ids, by evaluation and metric: each
-    id is a question."""
+    """Split hashes (docs/hashes.md), by evaluation and metric."""
     recipe: str
     """The recipe of the hashes in the corpus."""
     recipes: dict[str, int]
-    """Valid lines by the recipe of their own hash; absent: without a hash; wrong: by no recipe."""
+    """By the recipe of their hash; `absent`: without a hash; `wrong`: by no recipe."""
 
 
 def rank_text(best: int | None, worst: int | None) -> str:
@@ -65,51 +64,48 @@ class ModelStats(msgspec.Struct, kw_only=True):
 
     model_id: str
     records: int
-    """Its records; with --common, only those on common questions."""
+    """With `--common`, on common questions."""
     errors: int
     """Records with a non-empty error."""
     answers: int
-    """Records that count for accuracy and score: those without an error; with --errors-as-wrong,
-    all; with pass@K and pass^K, only those to questions with K of them."""
+    """Records that count: those without an error; with `--errors-as-wrong`, all; with `pass@K` and
+    `pass^K`, only to questions with K of them."""
     questions: int
-    """Distinct questions that have these answers."""
+    """Questions with such answers."""
     answers_per_question: float | None
-    """answers / questions; null without answers."""
+    """Answers by questions."""
     coverage: float
-    """Share of the evaluation's questions that have these answers."""
+    """The share of the evaluation's questions with such answers."""
     correct: int
-    """Answers with evaluation.is_correct; a record with an error is never correct."""
+    """Answers with `is_correct`; a record with an error is never correct."""
     accuracy: float | None
-    """Mean over questions of the share of correct answers to a question; null without answers."""
+    """Mean over questions of the share of correct answers."""
     accuracy_standard_error: float | None
-    """Its standard error, over questions; null for fewer than two questions."""
+    """Standard error over questions."""
     accuracy_low: float | None
-    """Lower end of the 95 % interval of accuracy (Wilson)."""
+    """Lower end of the 95 % interval."""
     accuracy_high: float | None
-    """Upper end of this interval."""
+    """Upper end of the 95 % interval."""
     mean_score: float | None
-    """Mean over questions of the mean of evaluation.score, where true is 1; null without
-    answers."""
+    """Mean over questions of the mean score, where true is 1; null if it overflows a double."""
     score_standard_error: float | None
-    """Its standard error, over questions; null for fewer than two questions."""
+    """Standard error over questions."""
     score_low: float | None
-    """Lower end of the 95 % interval of the mean score: 1.96 standard errors below it."""
+    """Lower end of the 95 % interval."""
     score_high: float | None
-    """Upper end of this interval."""
+    """Upper end of the 95 % interval."""
     tokens: Tokens
     tokens_per_record: float | None
-    """Mean over the records that have a token_usage."""
+    """Mean over the records with a `token_usage`."""
     latency_ms: Latency
     rank_best: int | None = None
-    """Its best rank that paired tests allow: 1 + the number of models that are significantly
-    better; null without tests, or if it is not ranked."""
+    """The best rank that tests allow (docs/leaderboard.md#ranks)."""
     rank_worst: int | None = None
-    """Its worst rank: the number of ranked models minus the number of those that are significantly
-    worse."""
+    """The worst such rank."""
     unranked: str = ""
-    """Why it is not ranked, if so. Such models come last."""
+    """Why it is not ranked, and comes last."""
     series: dict[str, float | None] = {}
-    """With several K in --repeats-as, such as pass^1..4: the accuracy by each but the last."""
+    """With several K, as in `--repeats-as pass^1..4`: the accuracy by each but the last."""
 
     @property
     def rank(self) -> str:
@@ -120,35 +116,33 @@ class EvaluationStats(ScopeNames, kw_only=True):
     """One metric of an evaluation, or an evaluation without metrics."""
 
     metrics: int
-    """Metrics that the evaluation has, chosen or not; records without a metric count as one."""
+    """Metrics that the evaluation has, chosen or not; none counts as one."""
     graded: bool
-    """Whether an answer of any model has a score other than 0 and 1. Then accuracy means little:
-    see mean_score."""
+    """Whether the metric has scores other than 0 and 1."""
     by: str
-    """What its models are ranked by."""
+    """What models are ranked by."""
     lower_is_better: bool
     """Whether a lower score is better."""
     records: int
-    """Records of the chosen models; with --common, only those on common questions."""
+    """Records of the chosen models; with `--common`, on common questions."""
     errors: int
-    """Those with a non-empty error."""
+    """Records with a non-empty error."""
     models: int
-    """Models that have records of this evaluation."""
+    """Models with records."""
     chosen: int
     """Models that were chosen."""
     answering: int
-    """Chosen models that have answers."""
+    """Chosen models with answers."""
     questions: int
     """Questions of this evaluation."""
     ids_with_many_hashes: int
-    """sample_id values with several sample_hash values: each is several questions."""
+    """Values of `sample_id` with several `sample_hash` values."""
     common_questions: int | None
-    """Questions answered by all chosen models that have answers; null if they were not counted,
-    which takes --common."""
+    """Questions answered by all chosen models with answers; null without `--common`."""
     by_model: list[ModelStats]
-    """The chosen models, best first; empty with --common if they have no question in common."""
+    """The chosen models, best first; with `--common`, if they have a question in common."""
     clusters: int | None = None
-    """With --cluster: the clusters of its questions."""
+    """With `--cluster`: the clusters of its questions."""
     group: dict[str, str | None] | None = None
     """With --group-by: the value of each field, null for records without it; null in totals."""
 
@@ -172,25 +166,21 @@ class Stats(Tabular, kw_only=True):
     errors_as_wrong: bool
     """Whether records with an error count as wrong answers. If not, they do not count."""
     repeats_as: str
-    """What several answers of a model to a question become: mean, pass@K, pass^K, majority or
-    first."""
+    """What several answers of a model to a question become (docs/repeats.md#in-statistics)."""
     skipped: list[str]
-    """Shards that could not be read when the corpus was made, with `--skip-bad-shards`; their
-    records do not count."""
+    """Unreadable shards that `--skip-bad-shards` left out of the corpus."""
     corpus: CorpusFacts
     evaluations: list[EvaluationStats]
-    """Ordered by evaluation_name, then by metric."""
+    """By evaluation and metric."""
     others: int = 0
     """Metrics that are left out because they judge no answer: costs and bookkeeping."""
     cluster: str | None = None
     """--cluster: standard errors, intervals and tests are over clusters of questions with the same
     value of this field; null if they are over questions."""
     outcomes: tuple[str, ...] = ()
-    """--right, --wrong and --errors: only records with these outcomes count, so the accuracy says
-    what was chosen; empty if all count."""
+    """With `--right`, `--wrong` or `--errors`: only records with these outcomes count."""
     damaged: list[str] = []
-    """Files of the corpus that are missing or cut, by their sizes: what these numbers need is
-    whole."""
+    """Files of the corpus that are missing or cut, which these numbers do not need."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model of each evaluation and metric, best first."""

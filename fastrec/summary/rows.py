@@ -130,13 +130,28 @@ def row_maker(schema: Schema = DEFAULT_SCHEMA) -> Callable[[Any, int, int], tupl
         return characters
 
     def row_of(record: Any, source: int, line: int) -> tuple[Any, ...]:
-        turns = turns_of(record)
-        known = known_inputs.get(id(record.input))
         evaluation = record.evaluation
+        score = evaluation.score
         usage = record.token_usage
         times = record.performance
-        score = evaluation.score
-        latency = times.latency_ms if times else None
+        latency = None
+        if times:
+            latency = times.latency_ms
+            if latency.__class__ is not float:
+                latency = to_portable(latency) if isinstance(latency, int) else None
+        known = known_inputs.get(id(record.input))
+        output = record.output
+        turns = turns_of(record)
+        tool_calls = 0
+        said = 0
+        if output:
+            raw = output.raw
+            said = len(raw) if raw.__class__ is str else sum(map(len, raw))
+        if turns:
+            tool_calls = sum([len(turn.tool_calls) for turn in turns if turn.tool_calls])
+            said += sum(
+                [len(turn.content) for turn in turns if turn.role == "assistant" and turn.content]
+            )
         return (
             source,
             line,
@@ -146,30 +161,17 @@ def row_maker(schema: Schema = DEFAULT_SCHEMA) -> Callable[[Any, int, int], tupl
             score if score.__class__ is float or score.__class__ is bool else to_portable(score),
             bool(record.error),
             len(turns) if turns.__class__ is list else 1,
-            sum([len(turn.tool_calls) for turn in turns if turn.tool_calls]) if turns else 0,
+            tool_calls,
             tuple(map(to_portable, (usage.input_tokens, usage.output_tokens, usage.total_tokens)))
             if usage
             else None,
-            latency if latency.__class__ is float else _portable_or_none(latency),
+            latency,
             _notes_of(record.metadata) if record.metadata else 0,
             known[1] if known else count_input(record.input),
-            _said_characters(record.output, turns),
+            said,
         )
 
     return row_of
-
-
-def _said_characters(output: Any, turns: Any) -> int:
-    """Count the characters of all that a model said: outputs, and turns of the assistant."""
-    total = 0
-    if output:
-        raw = output.raw
-        total = len(raw) if raw.__class__ is str else sum(map(len, raw))
-    if turns:
-        total += sum(
-            [len(turn.content) for turn in turns if turn.role == "assistant" and turn.content]
-        )
-    return total
 
 
 def _notes_of(metadata: Mapping[str, Any]) -> int:
@@ -188,10 +190,6 @@ def to_portable(number: int) -> int | str:
         number & -number
     ).bit_length() - 1  # the binary digits of sums of scores end with a thousand of them
     return f"{number >> zeros:x}p{zeros}"
-
-
-def _portable_or_none(value: Any) -> int | str | None:
-    return to_portable(value) if isinstance(value, int) else None
 
 
 def from_portable(value: int | str) -> int:

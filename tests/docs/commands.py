@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import click
 
@@ -14,8 +15,9 @@ from fastrec.cli import COMMANDS, cli
 from fastrec.cli.options import options_by_heading
 from tests.docs.documents import cell
 
+_DOCS = Path(__file__).parents[2] / "docs"
 # Examples that tests do not run.
-_NOT_RUN = {
+NOT_RUN = {
     "view": "it runs until it is stopped",
     "calibration": "the records of the demo have no confidence",
     "items": "the demo has too few questions for a subset",
@@ -35,6 +37,80 @@ _PAGES = {
     "trend": "answers.md#several-nights",
     "show": "answers.md#one-question",
     "check-pairs": "import.md#checking-pairs",
+    "score": "benchmark.md#was-the-answer-read-correctly",
+    "items": "benchmark.md#which-questions-are-good",
+    "corrected": "repairs.md#corrected-scores",
+    "view": "answers.md#in-the-browser",
+    "export": "using-a-corpus.md#exporting-tables",
+    "normalize": "../README.md#a-first-result",
+    "rejects": "repairs.md#fixes",
+    "cat": "using-a-corpus.md#finding-records",
+    "clean": "incremental.md#what-is-kept-and-where",
+}
+# How many examples of a command are shown. Its help has all; the page that says more has its own.
+_EXAMPLES = dict.fromkeys(_PAGES, 0) | {"completion": 4, "normalize": 3}
+# Options that a page explains in full, by command and page; the default is on that page, too.
+_EXPLAINED = {
+    "normalize": {
+        "repeats.md#options": "same-run conflicts repeats",
+        "using-a-corpus.md#changing-a-corpus": "map keep-names",
+        "repairs.md#fixes": "fixes",
+        "repairs.md#labels": "labels strict-labels",
+        "gates.md#normalize": "max-rejects allow-empty",
+        "gates.md#credentials": "check-secrets",
+        "guarantees.md#trust": "trust judge",
+        "incremental.md": "incremental check fresh part-size",
+        "hashes.md#recipes": "sample-hash",
+        "versions.md#the-version-of-a-corpus": "schema",
+        "normal-form.md#sort-order": "sort-by",
+        "answers.md#where-a-record-comes-from": "track-sources",
+        "guarantees.md#line-counts": "skip-bad-shards",
+    },
+    "stats": {"using-a-corpus.md#comparing-models": "common all"},
+    "questions": {
+        "answers.md#questions": "wrong-by right-by split missing",
+        "ask.md#answers-that-contain-a-phrase": "text in",
+    },
+    "items": {"benchmark.md#which-questions-are-good": "subset"},
+    "cat": {"answers.md#where-a-record-comes-from": "source"},
+    "view": {"answers.md#in-the-browser": "no-browser labels"},
+    "validate": {
+        "versions.md#telling-versions-apart": "schema",
+        "versions.md#upgrading": "upgrade-report",
+    },
+    "import": {
+        "import.md#any-table": "columns guess id-column rows from-path scale null-verdict"
+        " question-by",
+        "import.md#metadata-of-samples": "metadata",
+        "import.md#the-rows-add-up": "strict skip-bad-logs",
+    },
+    "score": {
+        "benchmark.md#was-the-answer-read-correctly": "rules rule references replace dry-run"
+    },
+    "leaderboard": {"leaderboard.md#the-table-over-evaluations": "weights weight-by"},
+    "compare": {"answers.md#two-models": "detect", "answers.md#two-graders": "metric-pair"},
+    "corrected": {"repairs.md#corrected-scores": "labels pooled propose"},
+    "diff": {
+        "using-a-corpus.md#comparing-two-corpora": "by",
+        "gates.md#diff": "fail-on p-adjust min-compared allow-missing",
+    },
+    "export": {
+        "sharing.md#pairs-for-the-data-store": "details",
+        "gates.md#credentials": "allow-secrets",
+    },
+    "filters": {"ask.md#conditions-on-fields": "where"},
+    "shared": {
+        "leaderboard.md#questions-that-come-in-groups": "cluster",
+        "leaderboard.md#ranks": "min-coverage",
+        "leaderboard.md#primary-metric": "primary",
+        "leaderboard.md#kinds-and-directions-of-metrics": "metrics lower-is-better",
+        "repeats.md#in-statistics": "repeats-as",
+        "using-a-corpus.md#comparing-models": "accuracy errors-as-wrong",
+        "ask.md#groups": "group-by",
+        "answers.md#cost": "prices",
+        "answers.md#two-graders": "confidence",
+        "repairs.md": "repair",
+    },
 }
 # What exit codes mean in every command: it is explained once.
 _GENERAL = {
@@ -48,25 +124,26 @@ _GENERAL = {
 }
 _EXIT_CODES = """\
 1 is also: there are no records. 2 is also: CORPUS is not a corpus, or a pattern, name or filter \
-matches nothing. Below, a command lists what else a code means.
+matches nothing. Commands list what else a code means.
 """
 
 _HEAD = """\
 # Commands
 
-What each command does, its own options, and examples. `fastrec COMMAND --help` says more in a
-terminal. [Filters](#filters), [shared options](#shared-options), [settings](#settings) and
-[exit codes](#exit-codes) are explained once.
+What each command does, its own options, and examples, unless a page that says more has them;
+`fastrec COMMAND --help` has all. Most people need `fastrec normalize runs/ -o corpus`. [Filters](#filters),
+[shared options](#shared-options), [settings](#settings) and [exit codes](#exit-codes) are explained
+once. An option with `...` may be repeated. Of values with `|` in between, the first is the default.
 """
 _SETTINGS = """\
 ### Settings
 
-Settings come from `fastrec.toml`, or from `[tool.fastrec]` in `pyproject.toml`. A key is the name \
-of an option without the dashes; an option that may be repeated also takes a list. A key at the \
-top level applies to every command that has the option, a key in the table of a command to that \
-command. The command line takes precedence over the environment, and the environment over the \
-settings. `engine` and `scheduler` count only in a file that `--config` or `FASTREC_CONFIG` names: \
-the directory of somebody else cannot choose them.
+Settings come from `fastrec.toml`, or from `[tool.fastrec]` in `pyproject.toml`. A key is an option \
+without the dashes; one that may be repeated also takes a list. A key at the top level applies to \
+every command that has the option, a key in the table of a command to that command. The command \
+line counts before the environment, and the environment before the settings. `engine` and \
+`scheduler` count only in a file that `--config` or `FASTREC_CONFIG` names: the directory of \
+somebody else cannot choose them.
 """
 
 
@@ -103,9 +180,8 @@ def _program() -> Iterator[str]:
     plain, titled = paragraphs(cli.help or "")
     context = click.Context(cli, info_name="fastrec", **cli.context_settings)
     usage = " ".join(cli.collect_usage_pieces(context))
-    yield from ("## fastrec", "", f"Usage: `fastrec {usage}`", "", *plain, "")
+    yield from ("## fastrec", "", f"`fastrec {usage}`", "", *plain, "")
     yield from (*_options(options_by_heading(cli, context)["Options"], context), "")
-    yield from ("```sh", *(row.strip() for row in titled["Examples"]), "```", "")
     yield from ("### Exit codes", "", *_list(titled["Exit codes"]), "")
     yield _EXIT_CODES.rstrip()
     yield from ("", "### Variables", "")
@@ -115,8 +191,13 @@ def _program() -> Iterator[str]:
     yield from (*(row.strip() for row in titled["Settings"]), "```", "")
     yield from ("### Filters", "", "A record must match every kind of filter that is given.", "")
     cat = _context("cat")
-    yield from (*_options(options_by_heading(_command("cat"), cat)["Filters"], cat), "")
-    yield from ("### Shared options", "", *_shared(), _formats(), "")
+    filters = options_by_heading(_command("cat"), cat)["Filters"]
+    yield from (
+        *_options(filters, cat, "filters"),
+        *_explained("filters", _command("cat"), cat),
+        "",
+    )
+    yield from ("### Shared options", "", *_shared_options(), _formats(), "")
 
 
 def _about(name: str) -> Iterator[str]:
@@ -124,41 +205,55 @@ def _about(name: str) -> Iterator[str]:
     command = _command(name)
     context = _context(name)
     plain, titled = paragraphs(command.help or "")
-    usage = " ".join(command.collect_usage_pieces(context))
-    yield from (f"Usage: `fastrec {name} {usage}`", "")
+    arguments = command.collect_usage_pieces(context)[1:]
+    yield from (f"`{' '.join(['fastrec', name, *arguments])}`", "")
     if name in _PAGES:
         plain = [f"{plain[0]} [More]({_PAGES[name]})."]
     for text in plain:
         yield from (_with_code(text), "")
-    if "Formats" in titled:
-        yield from (*_list(titled["Formats"]), "")
-    also = []
+    listed: list[str] = []
+    rare: list[str] = []
+    also: list[str] = []
     for heading, options in options_by_heading(command, context).items():
         if heading == "Filters":
             also.append("[filters](#filters)")
             continue
         own = [option for option in options if _line(option, context) not in _shared()]
         own = [option for option in own if not {"--help", "--format"} & set(option.opts)]
-        if own:
-            yield from (f"{heading}:", "", *_options(own, context), "")
+        (rare if heading == "Rarely needed" else listed).extend(_options(own, context, name))
         also += [_name(option, context) for option in options if option not in own]
     also = [name for name in also if name not in ("`--help`", "`--verbose`")]
+    listed += _explained(name, command, context)
     if also:
-        yield from (f"Also: {', '.join(also)}.", "")
+        listed.append(f"- {', '.join(also)}")
+    yield from (*listed, "")
+    if rare:
+        yield from ("Rarely needed:", "", *rare, "")
     codes = [
-        (code, text)
+        f"{code}: {_with_code(_own_reasons(text))}"
         for code, text in _pairs(titled["Exit codes"])
         if not re.fullmatch(_GENERAL[code], text)
     ]
     if codes:
-        listed = [
-            f"- {code}: {_with_code(text.removeprefix('the command line is wrong, or '))}"
-            for code, text in codes
-        ]
-        yield from ("Exit codes:", "", *listed, "")
-    if name in _NOT_RUN:
-        yield f"<!-- test: skip, {_NOT_RUN[name]} -->"
-    yield from ("```sh", *(row.strip() for row in titled["Examples"]), "```", "")
+        yield from (f"Exit code {'; '.join(codes)}.", "")
+    if most := _EXAMPLES.get(name, 3):
+        yield from ("```sh", *examples(name)[:most], "```", "")
+
+
+def _own_reasons(text: str) -> str:
+    """The reasons of an exit code without those that all commands have."""
+    for general in ("there are no records, or ", "the command line is wrong, or "):
+        if text.startswith(general):
+            return text.removeprefix(general)
+    if not text.startswith("the command line is wrong"):
+        return text
+    reasons = re.split(r",? or |, ", text)
+    return ", or ".join(reason for reason in reasons if not re.fullmatch(_GENERAL["2"], reason))
+
+
+def examples(name: str) -> list[str]:
+    """The examples in the help of a command."""
+    return [row.strip() for row in paragraphs(_command(name).help or "")[1]["Examples"]]
 
 
 @cache
@@ -174,6 +269,39 @@ def _shared() -> list[str]:
     return [line for line in several if "--help" not in line and "--format" not in line]
 
 
+def _shared_options() -> Iterator[str]:
+    """The shared options, those that a page explains last."""
+    explained: dict[str, str] = {}
+    for name in _names():
+        context = _context(name)
+        for option in _command(name).params:
+            page = isinstance(option, click.Option) and _page("shared", option)
+            if page and _line(option, context) in _shared():
+                explained[_line(option, context)] = f"{_usage(option, context)}: {page}"
+    yield from (line for line in _shared() if line not in explained)
+    yield from (f"- {text}" for text in explained.values())
+
+
+def _page(name: str, option: click.Option) -> str:
+    """The link to the page that explains an option of a command in full, if there is one."""
+    long = option.opts[-1].removeprefix("--")
+    for link, options in _EXPLAINED.get(name, {}).items():
+        if long in options.split():
+            page = link.partition("#")[0]
+            assert f"--{long}" in (_DOCS / page).read_text(), f"{page} does not explain --{long}"
+            return f"[{page.removesuffix('.md')}]({link})"
+    return ""
+
+
+def _explained(name: str, command: click.Command, context: click.Context) -> Iterator[str]:
+    """The options of a command that pages explain, by page."""
+    by_page: dict[str, list[str]] = {}
+    for option in command.params:
+        if isinstance(option, click.Option) and (page := _page(name, option)):
+            by_page.setdefault(page, []).append(_usage(option, context))
+    yield from (f"- {', '.join(names)}: {page}" for page, names in by_page.items())
+
+
 def _formats() -> str:
     """The line of `--format`: what each of its values is for."""
     uses: dict[str, str] = {}
@@ -185,8 +313,12 @@ def _formats() -> str:
     return f"- `--format` (default: `text`): Output format: {listed}."
 
 
-def _options(options: list[click.Option], context: click.Context) -> list[str]:
-    return [_line(option, context) for option in options if "--help" not in option.opts]
+def _options(options: list[click.Option], context: click.Context, command: str = "") -> list[str]:
+    return [
+        _line(option, context)
+        for option in options
+        if "--help" not in option.opts and not _page(command, option)
+    ]
 
 
 def _line(option: click.Option, context: click.Context) -> str:
@@ -194,17 +326,20 @@ def _line(option: click.Option, context: click.Context) -> str:
     default = option.show_default if isinstance(option.show_default, str) else ""
     if option.show_default is True:
         default = f"`{option.default}`"
-    note = f" (default: {default})" if default else ""
+    is_usual = default in ("", "`0.0`") or f"{default.strip('`')}|" in _usage(option, context)
+    note = "" if is_usual else f" (default: {default})"
     if option.required:
         note = " (required)"
     variable = f" Variable: `{option.envvar}`." if option.envvar else ""
-    return f"- {_usage(option, context)}{note}: {_with_code((option.help or '') + variable)}"
+    text = re.sub(r"[.;] [Mm]ay be repeated\.", ".", option.help or "") + variable
+    return f"- {_usage(option, context)}{note}: {_with_code(text)}"
 
 
 def _usage(option: click.Option, context: click.Context) -> str:
     """The names of an option and what stands for its value."""
-    value = "" if option.is_flag or option.count else option.make_metavar(context)
-    return f"`{', '.join(option.opts)} {value.strip('[]')}".rstrip() + "`"
+    value = "" if option.is_flag or option.count else option.make_metavar(context).strip("[]")
+    several = "..." if option.multiple else ""
+    return f"`{', '.join(option.opts)} {value}{several}".rstrip() + "`"
 
 
 def _name(option: click.Option, context: click.Context) -> str:

@@ -49,12 +49,19 @@ def coverage(
 
 
 def table() -> str:
-    """The rows of the page."""
-    lines = ["| grader | labels | raw covers | corrected covers | ± |", "|---|--:|--:|--:|--:|"]
+    """The rows of the page: for each number of labels, the coverage and the half width."""
+    numbers = (20, 50, 100, 200)
+    lines = [
+        f"| grader | raw covers | {' | '.join(f'{labels} labels' for labels in numbers)} |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
     for name, chances in _GRADERS.items():
-        for labels in (20, 50, 100, 200):
-            raw, corrected, half = coverage(labels, *chances)
-            lines.append(f"| {name} | {labels} | {raw:.0%} | {corrected:.0%} | {half:.1%} |")
+        found = [coverage(labels, *chances) for labels in numbers]
+        raws = sorted({f"{raw:.0%}" for raw, _, _ in found})
+        cells = [f"{corrected:.0%} ±{half:.1%}" for _, corrected, half in found]
+        lines.append(
+            f"| {name} | {' to '.join(dict.fromkeys((raws[0], raws[-1])))} | {' | '.join(cells)} |"
+        )
     return "\n".join(lines)
 
 

@@ -61,55 +61,103 @@ def json_schema(root: Struct) -> bytes:
     return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
 
 
-def shared_fields(structs: Iterable[Struct]) -> dict[str, str]:
-    """The fields that several classes have with the same meaning."""
+def shared_fields(structs: Iterable[Struct]) -> dict[str, tuple[str, str]]:
+    """The type and meaning of fields that several classes have with the same meaning."""
     counts: Counter[tuple[str, str]] = Counter()
+    kinds: dict[tuple[str, str], str] = {}
     for struct in structs:
-        counts.update(_docstrings(struct).items())
-    shared: dict[str, str] = {}
+        hints = get_type_hints(struct, include_extras=True)
+        for name, meaning in _docstrings(struct).items():
+            counts[name, meaning] += 1
+            if not list(_structs_in([hints[name]])):
+                kinds.setdefault((name, meaning), _type_name(hints[name], {}))
+    shared: dict[str, tuple[str, str]] = {}
     for (name, meaning), count in counts.most_common():
         by_itself = not (_is_plain(name, meaning) or _REFERS.search(meaning))
         if count > 1 and by_itself and name not in OF_A_RECORD:
-            shared.setdefault(name, meaning)
+            shared.setdefault(name, (kinds.get((name, meaning), ""), meaning))
     return dict(sorted(shared.items()))
+
+
+def holders(structs: Iterable[Struct]) -> Counter[Struct]:
+    """How many fields of these classes hold each class."""
+    counts: Counter[Struct] = Counter()
+    for struct in structs:
+        for hint in get_type_hints(struct).values():
+            counts.update(set(_structs_in([hint])))
+    return counts
 
 
 def fields_list(
     struct: Struct,
     anchors: dict[Struct, str],
-    shared: Mapping[str, str],
+    shared: Mapping[str, tuple[str, str]],
     options: Container[str] = (),
 ) -> list[str]:
-    """The fields of a class as a list; other classes are linked.
+    """The fields of a class as a list; classes with an anchor are linked, others nested.
 
     Fields that repeat options of the command come first, then those without a text, which are
     explained by their name, by the record, among the shared ones, or by the class they link to.
     """
     hints = get_type_hints(struct, include_extras=True)
     texts = _docstrings(struct)
+    config = struct.__struct_config__
+    defaults = struct.__struct_fields__[
+        len(struct.__struct_fields__) - len(struct.__struct_defaults__) :
+    ]
+    omitted = defaults if config.omit_defaults else ()
     as_options: list[str] = []
     unexplained: list[str] = []
     explained: list[str] = []
+    base = struct.__base__
+    of_base = base.__struct_fields__ if base in anchors else ()
+    if of_base:
+        unexplained.append(f"the fields of {_type_name(base, anchors)}")
     for name in struct.__struct_fields__:
-        kind = _type_name(hints[name], anchors)
-        meaning = texts.get(name) or _description(hints[name])
+        if name in of_base:
+            continue
+        kind = _type_name(hints[name], anchors) + ("?" if name in omitted else "")
         linked = list(_structs_in([hints[name]]))
+        nested = [held for held in linked if held not in anchors]
+        meaning = texts.get(name) or _description(hints[name])
         assert meaning or linked or name in OF_A_RECORD, (
             f"{struct.__name__}.{name} is not documented: add a docstring below the field"
         )
-        known = meaning == shared.get(name) or any(_is_like(meaning, one) for one in linked)
+        meaning = meaning or "".join(map(description, nested))
+        usual, text = shared.get(name, ("", ""))
+        known = (meaning or None) == text or any(
+            _is_like(meaning, held) for held in linked if held in anchors
+        )
         is_plain = name not in shared and _is_plain(name, meaning)
-        has_type = kind != "integer" and not (is_plain and name in (*OF_A_RECORD, "metric"))
-        field = f"`{name}` {kind}" if has_type else f"`{name}`"
+        as_usual = (meaning == text and kind == usual) or (
+            is_plain and name in (*OF_A_RECORD, "metric")
+        )
+        field = named(name, "" if as_usual else kind)
         if name in options and name not in _OTHER_THAN_OPTIONS and not linked:
-            as_options.append(field)
-        elif known or is_plain:
+            as_options.append(f"`{name}`")
+        elif (known or is_plain) and not nested:
             unexplained.append(field)
         else:
-            explained.append(f"- {field}: {_NOTHING.sub('', cell(meaning))}")
+            explained.append(
+                f"- {field}" if is_plain or known else f"- {field}: {linked_text(meaning)}"
+            )
+        for held in nested:
+            explained += [f"  {line}" for line in fields_list(held, anchors, shared)]
     lines = [f"- {', '.join(as_options)}: as the options"] if as_options else []
     lines += [f"- {', '.join(unexplained)}"] if unexplained else []
     return lines + explained
+
+
+def named(name: str, kind: str) -> str:
+    """The name of a field with its type, which is an integer if nothing else is said."""
+    return f"`{name}`" if kind in ("", "integer") else f"`{name}` {kind}"
+
+
+def linked_text(meaning: str) -> str:
+    """The text of a field on one line, with links to the pages that it names."""
+    text = _NOTHING.sub("", cell(meaning)).removesuffix(".").removeprefix("Whether ")
+    text = re.sub(r"(?<=\]\()docs/(?=[\w-]+\.md)", "", text)
+    return re.sub(r"(?:[Ss]ee )?(?<!\]\()docs/(([\w-]+)\.md[\w#-]*)", r"[\2](\1)", text)
 
 
 def _is_like(meaning: str, struct: Struct) -> bool:
@@ -120,7 +168,21 @@ def _is_like(meaning: str, struct: Struct) -> bool:
 
 
 _ALIKE = 0.7
-_FILLING = {"the", "a", "its", "their", "these", "of", "this", "all", "in", "record", "as", "one"}
+_FILLING = {
+    "the",
+    "a",
+    "its",
+    "their",
+    "these",
+    "of",
+    "this",
+    "all",
+    "in",
+    "record",
+    "as",
+    "one",
+    "number",
+}
 # Words with which a text refers to the other fields of its class.
 _REFERS = re.compile(r"\b(its|their|these|them|those|one|the same|how many)\b", re.IGNORECASE)
 # Fields that have the name of an option by chance.
@@ -135,9 +197,16 @@ _METRIC = re.compile(
 )
 
 
+_END = re.compile(r"(Lower|Upper) end of the 95 % interval\.")  # the page says so once
+
+
 def _is_plain(name: str, meaning: str) -> bool:
     """Whether a text says no more of a field than its name does, or the record."""
     if name == "metric" and _METRIC.fullmatch(meaning):
+        return True
+    if name.endswith(("low", "high")) and _END.fullmatch(meaning):
+        return True
+    if name.startswith("new_") and meaning == "The same in NEW.":
         return True
     words = {word.removesuffix("s") for word in re.findall(r"\w+", meaning.lower())}
     said = {word.removesuffix("s") for word in [*name.split("_"), *_FILLING]}
@@ -193,6 +262,9 @@ def _type_name(hint: Any, anchors: dict[Struct, str]) -> str:
         return f"({item})[]" if "/" in item else f"{item}[]"
     if origin is dict:
         return f"{{{_type_name(parts[1], anchors)}}}"
+    if hint in _NAMES:
+        return _NAMES[hint]
     if hint in anchors:
         return f"[{hint.__name__}](#{anchors[hint]})"
-    return _NAMES[hint]
+    assert issubclass(hint, msgspec.Struct), hint
+    return "object"

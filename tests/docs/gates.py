@@ -28,15 +28,15 @@ PAGE: Final = DOCS / "gates.md"
 _RECORD = json.dumps(sample())
 _INVALID = "{}"
 _INPUTS: Final = {
-    "records, no rejected line": [_RECORD],
+    "records": [_RECORD],
     "records and a rejected line": [_RECORD, _INVALID],
-    "no records, a rejected line": [_INVALID],
-    "no records, no rejected line": [""],
+    "only a rejected line": [_INVALID],
+    "nothing": [""],
 }
 _OUTPUTS: Final = {
     "nothing": None,
-    "a corpus with records": [_RECORD, _RECORD],
-    "a corpus without records": [""],
+    "records": [_RECORD, _RECORD],
+    "no records": [""],
 }
 _LIMITS: Final = {
     "without `--max-rejects`": [],
@@ -66,9 +66,9 @@ def normalize_gates() -> str:
             for new, lines in _INPUTS.items()
         }
     outcomes = _merge(_merge(outcomes, 2, list(_INPUTS)), 1, ["no", "yes"])
-    outcomes = _by_output(outcomes)
+    outcomes = _by_input(_by_output(outcomes))
     usual, *others = _LIMITS
-    rows = [["OUT before", "new corpus", usual, "but"], ["---"] * 4]
+    rows = [["OUT has", "NEW has", usual, "but"], ["---"] * 4]
     for case, (outcome, *further) in outcomes.items():
         rows.append([*case, outcome, but(outcome, dict(zip(others, further, strict=True)))])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
@@ -92,9 +92,17 @@ def _by_output(outcomes: Outcomes) -> Outcomes:
     """Name the old output with its option, in one cell, and merge outputs with the same outcome."""
     outputs: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (old, overwrite, new), cells in outcomes.items():
-        output = f"{old} and `--overwrite`" if overwrite == "yes" else old
+        output = f"{old} (`--overwrite`)" if overwrite == "yes" else old
         outputs.setdefault((new, tuple(cells)), []).append(output)
     return {("; ".join(names), new): list(cells) for (new, cells), names in outputs.items()}
+
+
+def _by_input(outcomes: Outcomes) -> Outcomes:
+    """Name inputs that have the same outcome for the same outputs in one cell."""
+    inputs: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (output, new), cells in outcomes.items():
+        inputs.setdefault((output, tuple(cells)), []).append(new)
+    return {(output, "; ".join(news)): list(cells) for (output, cells), news in inputs.items()}
 
 
 def _normalize(old: str, lines: list[str], *options: str) -> str:

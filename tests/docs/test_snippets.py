@@ -6,11 +6,14 @@ import os
 import re
 from pathlib import Path
 
+import click
 import pytest
 import zstandard
 
+from fastrec.cli import cli
+from tests.docs import commands
 from tests.docs.examples import Example, check_example
-from tests.docs.reference import ROOT
+from tests.docs.reference import DOCS, ROOT
 from tests.docs.running import RUNNERS, Scene, missing_tools
 from tests.docs.snippets import (
     PAGES,
@@ -41,7 +44,7 @@ NOT_RUN = {
         ),
     ): "skip, it needs published files; a test runs the same where they are present",
     (
-        "docs/agreement.md",
+        "docs/import.md",
         (
             "cp alpaca_eval/src/alpaca_eval/leaderboards/data_AlpacaEval_2/"
             "weighted_alpaca_eval_gpt4_turbo_leaderboard.csv alpaca_eval/results/"
@@ -58,13 +61,6 @@ NOT_RUN = {
     ): "skip, it runs until it is stopped",
     ("docs/answers.md", "fastrec compare corpus --metric-pair exact_match judge"): (
         "skip, the records of the demo have no such metrics and no confidence"
-    ),
-    ("docs/commands.md", "fastrec view corpus"): "skip, it runs until it is stopped",
-    ("docs/commands.md", "fastrec calibration corpus --confidence metadata.confidence"): (
-        "skip, the records of the demo have no confidence"
-    ),
-    ("docs/commands.md", "fastrec items corpus"): (
-        "skip, the demo has too few questions for a subset"
     ),
     ("docs/deployment.md", "# dags/evaluations.py"): (
         "compile, the tests do not install Airflow; the function of the task runs above"
@@ -84,7 +80,12 @@ NOT_RUN = {
 
 
 @pytest.mark.parametrize(
-    "section", [one for one in SECTIONS if one != NIGHTLY and not one.startswith(TOUR)]
+    "section",
+    [
+        one
+        for one in SECTIONS
+        if one != NIGHTLY and not one.startswith((TOUR, "docs/commands.md: fastrec "))
+    ],
 )
 def test_the_blocks_of_a_section_work(section: str, tmp_path: Path) -> None:
     """The blocks of a section, run in order in one directory, print what the page says."""
@@ -96,6 +97,15 @@ def test_the_blocks_of_a_section_work(section: str, tmp_path: Path) -> None:
             scene.run(block)
         except AssertionError as exc:
             raise AssertionError(f"{block.name}: {exc}") from exc
+
+
+@pytest.mark.parametrize("name", cli.list_commands(click.Context(cli)))
+def test_the_examples_of_a_command_work(name: str, tmp_path: Path) -> None:
+    """Those in its help, of which docs/commands.md has the first ones."""
+    if name in commands.NOT_RUN:
+        pytest.skip(commands.NOT_RUN[name])
+    text = "".join(f"{row}\n" for row in commands.examples(name))
+    Scene(tmp_path).run(Block(DOCS / "commands.md", f"fastrec {name}", 1, "sh", text, ""))
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,9 @@ def test_the_page_has_the_coverage_of_intervals(clusters: int, correlation: floa
     others, _ = simulate(random, clusters, correlation)
     cells = [str(clusters), f"{correlation:g}"]
     alone = np.arange(len(numbers))
-    cells += [f"{100 * coverage(values, units):.1f} %" for units in (alone, numbers)]
-    cells += [f"{100 * false_alarms(values, others, units):.1f} %" for units in (alone, numbers)]
+    units = (alone, numbers)
+    cells.append("/".join(f"{100 * coverage(values, each):.1f}%" for each in units))
+    cells.append("/".join(f"{100 * false_alarms(values, others, each):.1f}%" for each in units))
     assert f"| {' | '.join(cells)} |" in PAGE.read_text(encoding="utf-8")
 
 

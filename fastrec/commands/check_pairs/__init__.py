@@ -47,41 +47,41 @@ class PairCheck(Framed, kw_only=True):
     """The result of checking aggregates and their samples files."""
 
     aggregates: int = 0
-    """Aggregates found."""
+    """Number of aggregates."""
     samples: int = 0
-    """Samples files found."""
+    """Samples files."""
     pairs: int = 0
-    """Aggregates that were compared with the rows of a samples file."""
+    """Aggregates that were compared with a samples file."""
     rows: int = 0
-    """Rows in samples files: lines that are not blank."""
+    """Rows in samples files, without blank lines."""
     invalid: int = 0
     """Rows that are not valid records."""
     results: int = 0
     """Results of the aggregates of these pairs."""
     reproduced: int = 0
-    """Results whose score is the mean of their rows, within rounding."""
+    """Results whose score is the mean of the rows, within rounding."""
     different: int = 0
-    """Results whose score is not the mean of their rows."""
+    """Other results that were compared."""
     not_compared: dict[str, int] = {}
-    """Other results by the reason: `no rows`, `not a mean`, `invalid rows` or `too large`."""
+    """By the reason: `no rows`, `not a mean`, `invalid rows` or `too large`."""
     without_checksum: int = 0
     """Pairs whose aggregate states no checksum: damage to the samples file is not noticed."""
     without_total_rows: int = 0
-    """Pairs whose aggregate does not state the number of rows."""
+    """Pairs whose aggregate states no number of rows."""
     ignored: int = 0
     """JSON and JSONL files that are neither aggregates nor samples files."""
     text_bytes: int = 0
-    """Size of the rows, after decompression."""
+    """Size of the decompressed text."""
     seconds: float = 0.0
     """How long it took."""
     codes: dict[str, int] = {}
     """Number of findings by code."""
     errors: int = 0
-    """Number of findings that are errors."""
+    """Findings."""
     warnings: int = 0
-    """Number of findings that are warnings."""
+    """Findings."""
     groups: list[FindingGroup] = []
-    """Findings by code and path, errors first, then the most frequent; at most 1,000 groups."""
+    """By code and path: at most 1,000, errors first, then the most frequent."""
     bad_files: list[str] = []
     """Files that could not be read completely, and why."""
 

@@ -24,33 +24,29 @@ class Side(msgspec.Struct, kw_only=True):
     corpus: str
     """Its path, as given."""
     records: int
-    """Records in all parts."""
+    """Number of records."""
     text_xxh3_128: str
-    """From its manifest: identifies the content, whatever the path."""
+    """From its manifest: identifies the content."""
 
 
 class Counts(Sums, kw_only=True):
-    """How many records changed, and how.
-
-    A pair is two matched records, one of each corpus, and counts once.
-    """
+    """A pair is two matched records, one of each corpus, and counts once."""
 
     unchanged: int = 0
-    """Pairs that agree in all fields except `evaluation_id`."""
+    """Pairs that agree in all fields but `evaluation_id`."""
     changed: int = 0
-    """Pairs that differ in any other field."""
+    """Other pairs."""
     relabelled: int = 0
-    """Those of the changed pairs with another verdict, of which only NEW has the label in
-    `metadata`."""
+    """Those with another verdict, of which only NEW has the label in `metadata`."""
     added: int = 0
     """Records of NEW without a counterpart in OLD."""
     removed: int = 0
     """Records of OLD without a counterpart in NEW."""
     repeats_old: int = 0
-    """Records of OLD with counterparts in NEW, but none of their own: repeats, compared by the mean
-    of the question."""
+    """Records of OLD with counterparts in NEW, but none of their own, compared by the mean of the
+    question."""
     repeats_new: int = 0
-    """Records of NEW with counterparts in OLD, but none of their own."""
+    """The same of NEW."""
 
 
 class Loss(msgspec.Struct, kw_only=True):
@@ -69,8 +65,7 @@ class RecordName(ModelNames, kw_only=True):
     sample_hash: str
     evaluation_id: str
     fields: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """Only for a changed record: the fields that differ. The other fields are those of its record
-    in NEW."""
+    """Of a changed record: the fields that differ. The names are those of NEW."""
 
 
 class Flip(msgspec.Struct, kw_only=True):
@@ -82,7 +77,7 @@ class Flip(msgspec.Struct, kw_only=True):
     sample_id: int | str
     sample_hash: str
     old: float
-    """The mean in OLD. A share is 0 or 1 if there is one answer."""
+    """The mean in OLD."""
     new: float
     """The mean in NEW."""
 
@@ -98,91 +93,79 @@ class ModelDifference(ModelNames, kw_only=True):
     """
 
     graded: bool
-    """Whether the metric has scores other than 0 and 1, in OLD or in NEW. Then `is_correct` means
-    little."""
+    """Whether OLD or NEW has scores other than 0 and 1."""
     measure: Literal["accuracy", "score"]
-    """What is compared: the score of a graded metric, unless `--accuracy` is given, else the share
-    of right answers."""
+    """What is compared: the score of a graded metric without `--accuracy`, else the accuracy."""
     other_scale: bool
     """Whether scores are compared, and the mean of a model is below 0 or above 1."""
     lower_is_better: bool
-    """Whether a lower score is better, as records or `--lower-is-better` say; false if accuracies
-    are compared."""
+    """Whether a lower score is better; false if accuracies are compared."""
     status: Status
-    """`missing`: NEW has no record of it. `new`: OLD has none. `incomplete`: less than
-    `--min-compared` percent of the questions that OLD answered could be compared. `unanswered`: OLD
-    has no answer, so nothing can be compared."""
+    """As docs/gates.md#diff says; `new`: OLD has no record of it; `unanswered`: OLD has no answer.
+    """
     old_records: int
     """Its records in OLD."""
     new_records: int
     """Its records in NEW."""
     old_errors: int
-    """Records of OLD with an error."""
+    """Records with an error in OLD."""
     new_errors: int
-    """Records of NEW with an error."""
+    """The same in NEW."""
     old_questions: int
-    """Questions that it has records of in OLD."""
+    """Questions with records in OLD."""
     new_questions: int
-    """Questions that it has records of in NEW."""
+    """The same in NEW."""
     old_answered: int
-    """Questions that it answered in OLD."""
+    """Questions answered in OLD."""
     questions: int
-    """Questions that could be compared."""
+    """Compared questions."""
     old_accuracy: float | None = None
-    """Mean over the compared questions of the share of right answers in OLD; null if there are
-    none, or if scores are compared."""
+    """Mean over the compared questions in OLD, unless scores are compared."""
     new_accuracy: float | None = None
     """The same in NEW."""
     old_score: float | None = None
-    """Mean over the compared questions of the mean score in OLD; null if there are none, if
-    accuracies are compared, or if the summary has no mean score because it overflows a double."""
+    """The mean score in OLD; null as `mean_score`, or if accuracies are compared."""
     new_score: float | None = None
     """The same in NEW."""
     points: float | None = None
-    """The gain in hundredths, of the accuracy or of the mean score: 100 × (new - old), or 100 ×
-    (old - new) if a lower score is better; with `other_scale`, in units of the score, without the
-    100. Computed exactly and rounded once; null if there are no questions."""
+    """How much better NEW is, in points (docs/using-a-corpus.md#comparing-two-corpora). Computed
+    exactly and rounded once."""
     worse: int
     """Questions whose mean fell, or rose if a lower score is better."""
     better: int
-    """Questions whose mean rose, or fell if a lower score is better."""
+    """The others that changed."""
     clusters: int
-    """Clusters of the questions that could be compared; without `--cluster`, each is one of its
-    own."""
+    """Clusters of the compared questions; without `--cluster`, each question is a cluster."""
     test: Test | None = None
-    """The test that gave `p`: `mcnemar` (exact) if all questions that changed did so by the same
-    size, as single answers do; else `t`. Both are two-sided. null if no question was compared."""
+    """The test that gave `p` (docs/leaderboard.md#the-test-of-two-models); null if no question was
+    compared."""
     p: float | None = None
-    """p-value: how likely chance alone makes the differences at least this one-sided."""
+    """The p-value: how likely chance alone makes so large a difference."""
     detectable: float | None = None
-    """The smallest difference in points that this test of these questions finds with p < 0.05 in 80
-    % of all cases, if as many answers change as observed; null if it finds none."""
+    """As in `compare`, in points."""
     questions_needed: int | None = None
-    """How many questions it takes to find a difference of `points` so; null if there is none."""
+    """Questions that it takes to find the observed difference in 80 % of all cases."""
     p_adjusted: float | None = None
-    """`p` adjusted by the method of Benjamini and Hochberg for the number of models that have one,
-    counted per evaluation and metric."""
+    """The p-value adjusted for many tests (docs/leaderboard.md#many-tests)."""
     regressed: bool = False
-    """Whether accuracy or score fell by more than `--fail-on`, with the adjusted p (or `p`, by
-    `--p-adjust`) below `--p`; always false without `--fail-on`."""
+    """Whether it fell by more than `--fail-on`, if given, with `p_adjusted` (or `p`, by
+    `--p-adjust`) below `--p`."""
     counts: Counts
     losses: dict[str, int]
-    """Pairs whose answer was right in OLD and is not in NEW, by the first cause that applies:
-    `error`; `same_output`, with another verdict; `cut_short`, by the finish reason in `metadata`,
-    or because the output is only the beginning of that in OLD; `no_value`, where one was extracted
-    in OLD; `other_value`; `other_output`."""
+    """Answers that were right in OLD and are not in NEW, by the first
+    [cause](docs/using-a-corpus.md#comparing-two-corpora) of `error`, `same_output`,
+    `cut_short`, `no_value`, `other_value` and `other_output`."""
     lost: list[Loss]
-    """The first losses in sort order, at most `--examples`."""
+    """The first of these, at most `--examples`."""
     flips: list[Flip]
-    """The first questions that changed in sort order, worse before better, at most `--examples` of
-    each."""
+    """The first questions that changed, worse before better, at most `--examples` of each."""
 
 
 class Failure(ModelNames, kw_only=True):
     """Why the exit code is 1: one reason, for one model on one evaluation and metric."""
 
     reason: Literal["regressed", "missing", "incomplete"]
-    """What is wrong, in one word."""
+    """See docs/gates.md#diff."""
     message: str
     """The reason as a sentence without the names."""
 
@@ -191,7 +174,7 @@ class ChangedField(msgspec.Struct, kw_only=True):
     """A field that differs in at least one pair."""
 
     path: str
-    """A JSON path such as `$.evaluation.score`; `[*]` stands for any item of an array."""
+    """Such as `$.evaluation.score`; `[*]` stands for any item of an array."""
     records: int
     """Pairs in which it differs."""
 
@@ -208,7 +191,7 @@ class Examples(msgspec.Struct, kw_only=True):
     relabelled: list[RecordName]
     """In both, with a verdict that a label changed."""
     repeats: list[RecordName]
-    """One record of OLD for each group of repeats that are not paired."""
+    """A record of OLD for each group of repeats."""
 
 
 class Difference(Tabular, kw_only=True):
@@ -223,9 +206,8 @@ class Difference(Tabular, kw_only=True):
     by: tuple[str, ...]
     """The fields in which matched records agree."""
     question: tuple[str, ...]
-    """The fields that identify a question of a model: `sample_hash` or `sample_id`, whichever the
-    corpora are sorted by first, and the sort fields before it. Each metric of a question is
-    compared by itself."""
+    """What identifies a question of a model: `sample_hash` or `sample_id`, whichever the corpora
+    are sorted by first, and the sort fields before it. Metrics are compared one by one."""
     errors_as_wrong: bool
     """`--errors-as-wrong`: whether a record with an error counts as a wrong answer, instead of as
     none."""
@@ -249,23 +231,25 @@ class Difference(Tabular, kw_only=True):
     allow_missing: tuple[str, ...]
     """`--allow-missing`: patterns of models that may be missing or incomplete."""
     filters: str = ""
-    """The filters, as options: only matching records were compared. Empty if there are none."""
+    """As options: only matching records were compared."""
     failures: list[Failure]
-    """Why the exit code is 1; empty without `--fail-on`."""
+    """Why the exit code is 1."""
     counts: Counts
     models: list[ModelDifference]
-    """Sorted by evaluation_name, metric and model_id."""
+    """By evaluation, metric and model, on the questions that could be compared
+    (docs/gates.md#diff). The mean of a question is the share of right answers, or the mean
+    score."""
     fields: list[ChangedField]
-    """The most frequent first."""
+    """Fields that differ, the most frequent first."""
     examples: Examples
     notices: list[str]
-    """Remarks for the reader."""
+    """Notices for the user."""
     text_bytes: int
-    """Text of both corpora, including parts that were skipped."""
+    """Of both corpora, with skipped parts."""
     parts_skipped: int
-    """Parts that are the same in both corpora, byte for byte; they were not read."""
+    """Parts that are the same in both, byte for byte, and were not read."""
     seconds: float
-    """Duration of the comparison."""
+    """How long it took."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric and model."""

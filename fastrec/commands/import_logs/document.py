@@ -38,14 +38,11 @@ class MetricAccount(msgspec.Struct):
     records: int
     """Its records."""
     scored: int
-    """Records whose score is a number. The others have an `error`."""
+    """Those whose score is a number. Others have an `error`."""
     mean: OptionalNumber
-    """The mean of these scores; null if there is none."""
+    """The mean of these scores."""
     graded: bool
-    """Whether some score is neither 0 nor 1, or lower scores are better.
-
-    Then `is_correct` means full marks, or nothing.
-    """
+    """Whether the metric is graded (docs/import.md#scores)."""
 
 
 class Comparison(msgspec.Struct):
@@ -54,11 +51,11 @@ class Comparison(msgspec.Struct):
     name: str
     """What the log calls it."""
     metric: str
-    """The `evaluation_result_id` of the records, or empty if it is a number of samples."""
+    """The `evaluation_result_id`; empty if it is a number of samples."""
     stated: float
     """What the log says."""
     recomputed: OptionalNumber
-    """What the records give; null if no record has such a score."""
+    """What the records give."""
     agrees: bool
     """Whether both are equal but for rounding."""
 
@@ -67,39 +64,39 @@ class ImportedLog(msgspec.Struct, kw_only=True):
     """One log and its shard."""
 
     log: str
-    """The path of the log as it was found."""
+    """Its path."""
     harness: str
-    """The harness that wrote it."""
+    """The harness."""
     file: str
-    """The name of its shard in the output directory."""
+    """Its shard in the output directory."""
     evaluation_id: str
     evaluation_name: str
-    """Empty if a column of a table has it, and so is `model_id`."""
+    """Empty, like `model_id`, if a column of a table has it."""
     model_id: str
     harness_version: str
-    """Its version, if the log says it."""
+    """If the log says it."""
     samples: int
-    """Samples found."""
+    """Number of samples."""
     records: int
-    """Records written: one per sample and metric."""
+    """One per sample and metric."""
     errors: int
-    """Records with an `error`, for example because their score is not a number."""
+    """Records with an `error`, such as a score that is no number."""
     metrics: dict[str, MetricAccount]
     """By `evaluation_result_id`."""
     left_out: dict[str, int]
-    """Samples without a record, counted by reason."""
+    """Samples without a record, by reason."""
     metrics_left_out: dict[str, int]
-    """Scores of metrics that no --metric matches, counted by metric."""
+    """Scores by metric that no `--metric` matches."""
     metadata: list[str] = []
-    """Names of metadata that samples and scores of the log have, chosen or not."""
+    """Names of metadata that samples and scores have, chosen or not."""
     fields_left_out: dict[str, dict[str, int]] = {}
-    """Fields of the log that its records do not have, or not whole: values counted by reason."""
+    """Fields that records lack, also in part: values by reason."""
     comparisons: list[Comparison]
     """Means and numbers of samples that the log states."""
     not_compared: Texts
-    """Figures of the log that cannot be recomputed, each with the reason."""
+    """Figures that cannot be recomputed, with the reason."""
     notes: list[str]
-    """Remarks about the log, for example that the run did not finish."""
+    """Remarks, such as that the run did not finish."""
 
     @property
     def disagreements(self) -> list[Comparison]:
@@ -110,19 +107,19 @@ class Import(Tabular, kw_only=True):
     """The account of an import."""
 
     format: int = 1
-    """The version of this document."""
+    """Version of this document's format."""
     fastrec: str
-    """The version of fastrec."""
+    """Version of fastrec."""
     logs: list[ImportedLog] = []
     """In the order of the input."""
     bad_logs: list[BadLog] = []
-    """Logs that could not be imported, each with the reason."""
+    """Logs that could not be imported."""
     same_logs: Texts = {}
-    """Logs with the same content as another one, which was imported."""
+    """Logs with the same content as another, imported one."""
     other_files: int = 0
-    """Files that were found, but are not needed or belong to no harness."""
+    """Files that are not needed or belong to no harness."""
     skipped_files: dict[str, list[str]] = {}
-    """These files, by kind."""
+    """These, by kind."""
 
 
 _WORK = ".import-"

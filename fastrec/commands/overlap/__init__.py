@@ -28,13 +28,13 @@ class Overlap(Tabular, kw_only=True):
     """What models or evaluations have in common: one of the lists, the others are null."""
 
     models: list[EvaluationJoins] | None = None
-    """Which questions the chosen models have in common, for each evaluation."""
+    """Which questions the chosen models have in common."""
     evaluations: list[SharedQuestions] | None = None
-    """Pairs of evaluations that have questions in common."""
+    """Pairs of evaluations with questions in common."""
     names: list[SimilarModels] | None = None
     """Pairs of chosen models whose names differ only in spelling."""
     hashes: list[ModelRecipes] | None = None
-    """The recipes of the hashes, for each chosen evaluation and model."""
+    """By chosen evaluation and model."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each pair of models or evaluations, or for each model and recipe."""

@@ -25,13 +25,13 @@ class SharedExample(msgspec.Struct):
     """A question that two evaluations have, as each of them names it."""
 
     sample_id: int | str
-    """Its sample_id in the first evaluation."""
+    """In the first evaluation."""
     sample_hash: str
-    """Its sample_hash there."""
+    """There."""
     other_sample_id: int | str
-    """Its sample_id in the second evaluation."""
+    """In the second."""
     other_sample_hash: str
-    """Its sample_hash there."""
+    """There."""
 
 
 class SharedQuestions(msgspec.Struct):
@@ -42,11 +42,11 @@ class SharedQuestions(msgspec.Struct):
     other_evaluation_name: str
     """The other one."""
     hashes: int = 0
-    """Questions with the same sample_hash."""
+    """Questions with the same `sample_hash`."""
     inputs: int = 0
-    """Questions whose inputs (input.raw) are the same but for white space."""
+    """Questions with the same `input.raw` but for white space."""
     examples: list[SharedExample] = []
-    """The first of these inputs."""
+    """The first of these."""
 
 
 _decode = view_decoder(evaluation_name=str, sample_id=Raw, sample_hash=str, input=view(raw=str))

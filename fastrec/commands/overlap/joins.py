@@ -49,9 +49,9 @@ class QuestionGroup(msgspec.Struct, kw_only=True):
     models: list[str]
     """Their ids, sorted."""
     questions: int
-    """Distinct sample_hashes of each of them."""
+    """Distinct values of `sample_hash` of each."""
     ids: int
-    """Distinct sample_ids of each of them."""
+    """Distinct values of `sample_id` of each."""
 
 
 class PairJoins(msgspec.Struct, kw_only=True):
@@ -61,24 +61,22 @@ class PairJoins(msgspec.Struct, kw_only=True):
     """
 
     first: int
-    """Position of the first model's group in groups; 0 is the first."""
+    """Position of the first model's group in `groups`, from 0."""
     second: int
-    """Position of the second model's group."""
+    """That of the second."""
     common: int
-    """Questions that both were asked: those with the same sample_hash."""
+    """Questions that both were asked, by `sample_hash`."""
     same_metric: int
-    """Those of them for which both have a record of the same metric, or one without a metric."""
+    """Those with a record of both by the same metric, or without one."""
     ids: int
-    """sample_ids that both have."""
+    """Values of `sample_id` that both have."""
     apart: int = 0
-    """Those of these ids whose hashes differ: no hash of one model is that of the other. The sum of
-    reasons."""
+    """Those whose hashes differ."""
     reasons: dict[str, int] = {}
-    """What keeps the questions of these ids apart: ids by hash, white_space, reference, prompt,
-    prompt_and_reference. Where a model has several questions of one id, the two that are closest
-    count."""
+    """What keeps these apart, in ids: hash, white_space, reference, prompt, prompt_and_reference;
+    of an id with several questions, for the two that are closest."""
     examples: dict[str, list[int | str]] = {}
-    """The first ids of each reason; only of the pairs with the fewest common questions."""
+    """The first ids of each reason, of the pairs with the fewest common questions."""
 
 
 class EvaluationJoins(msgspec.Struct, kw_only=True):
@@ -86,21 +84,20 @@ class EvaluationJoins(msgspec.Struct, kw_only=True):
 
     evaluation_name: str
     metrics: list[str | None]
-    """The chosen metrics (evaluation_result_id), sorted; null stands for records without one, and
-    comes first."""
+    """The chosen metrics, sorted; null, for records without one, is first."""
     models: int
-    """Chosen models that have records."""
+    """Chosen models with records."""
     questions: int
-    """Distinct sample_hashes of all of them together."""
+    """Distinct values of `sample_hash` of all of them."""
     common: int
-    """Questions that all of them were asked, by sample_hash."""
+    """Those that all of them have."""
     ids: int
-    """Distinct sample_ids of all of them together."""
+    """Distinct values of `sample_id` of all of them."""
     common_ids: int
-    """sample_ids that all of them have."""
+    """Those that all of them have."""
     groups: list[QuestionGroup]
-    """Models that were asked exactly the same, the largest group first. They have all of their
-    questions in common."""
+    """Models that were asked exactly the same, under the same ids and with the same metrics, the
+    largest first."""
     pairs: list[PairJoins]
     """All pairs of groups, those with the smallest share of common questions first."""
 

@@ -22,15 +22,16 @@ class SimilarModels(msgspec.Struct):
     """Two models whose names differ only in spelling."""
 
     model_id: str
-    """The name to keep: of the model with more records."""
+    """The name to keep, of the model with more records."""
     other_model_id: str
     """The other name."""
     common: int
-    """Questions that both have answered, added up over metrics."""
+    """Questions that both answered, added up over metrics."""
     same: int
-    """Those on which output, verdict and score of the answers are the same."""
+    """Those with the same output, verdict and score."""
     rename: bool
-    """Whether to rename the other one: there are common questions, and all answers are the same."""
+    """Whether the other one should be renamed: there are common questions, and all answers are the
+    same."""
 
 
 def spelling(name: str) -> str:

@@ -260,16 +260,15 @@ class Verification(Tabular, kw_only=True):
     records: int = 0
     """Records in these parts."""
     text_bytes: int = 0
-    """Text in these parts."""
+    """Size of the decompressed text."""
     seconds: float = 0.0
-    """Duration of the check."""
+    """How long it took."""
     problems: list[Problem] = []
-    """All problems, at most 20 per file one by one; empty if the corpus is OK."""
+    """At most 20 per file one by one."""
     skipped: list[str] = []
-    """Shards that could not be read when the corpus was made, with `--skip-bad-shards`; it lacks
-    their records."""
+    """Unreadable shards that `--skip-bad-shards` left out of the corpus."""
     notices: list[str] = []
-    """Remarks for the reader."""
+    """Notices for the user."""
 
     @property
     def ok(self) -> bool:

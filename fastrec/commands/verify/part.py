@@ -58,13 +58,13 @@ class Problem(msgspec.Struct, frozen=True):
     """A problem: its file and line, its kind, and what is wrong."""
 
     file: str
-    """The name of the file in the corpus."""
+    """Name in the corpus."""
     line: int | None
-    """The number of the line, from 1; null if the problem concerns the whole file."""
+    """Its number, from 1; null if the problem concerns the whole file."""
     kind: str
-    """The kind of problem."""
+    """See docs/codes.md#problems-of-a-corpus."""
     message: str
-    """Which file says what, and what was found instead."""
+    """Which file says what, and what is true."""
 
 
 def _spelled(value: Any) -> str:
