@@ -59,6 +59,7 @@ from fastrec.storage import FileDigest, fingerprint
 Border = tuple[bytes, int]  # a prefix, and the size of all records that have it
 
 _BLOCK = 4_096  # borders per block of a file
+_AT_ONCE = 512  # borders that are looked at together, at least
 
 
 def prefix_maker(fields: Sequence[str]) -> Callable[[bytes], bytes]:
@@ -149,7 +150,7 @@ def choose_cuts(
     candidates = ranked()
     size = part_size_for(0, part_bytes)
     # As many as are held, so that it takes linear time.
-    while more := list(islice(candidates, max(len(held), _BLOCK))):
+    while more := list(islice(candidates, max(len(held), _AT_ONCE))):
         # The size of the corpus is known at the end. Until then, borders are held for the smallest
         # part size that it may have.
         size = max(size, part_size_for(total, part_bytes))
