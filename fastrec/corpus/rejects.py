@@ -1,7 +1,7 @@
 """Rejected lines: lines that are not in the corpus, kept whole with their location and errors.
 
-Each task writes its own file of rejected lines, in which those of each piece of input are a zstd
-frame. At the end they are merged by source and line, and compressed again.
+Each task writes its own file of rejected lines, in which those of each piece of input are blocks of
+their own. At the end they are merged by source and line, and compressed again.
 """
 
 import base64
@@ -9,25 +9,22 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from io import BytesIO
-from itertools import chain, islice
-from typing import Any, Self
+from itertools import chain
 
 import msgspec
-import zstandard
 from msgspec import UNSET, UnsetType
 
 from fastrec.corpus.writer import ShardWriter, Written
-from fastrec.errors import CorpusError, DamagedFileError, ShardCorruptError, ShardTruncatedError
+from fastrec.errors import CorpusError
 from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import ERRORS, Finding
-from fastrec.sources.formats import MAX_WINDOW
+from fastrec.sorting.files import ViewsWriter, blocks_between
 from fastrec.sources.lines import Chunk, chunks
-from fastrec.sources.members import RawBytes
-from fastrec.sources.zstd_frames import zstd_text
 from fastrec.storage import storage_of
 
 CODES = tuple(ERRORS)  # the codes that a rejected line may have
 
+_BLOCK_BYTES = 1 << 14  # of lines: a merge holds a block of each file
 _SOME_BYTES = 1 << 16
 _HELD_BYTES = 64 << 20  # to hold of all files of a merge
 
@@ -77,39 +74,33 @@ class RejectedLine(msgspec.Struct):
         return _encode(self) + b"\n"
 
 
-class RejectsWriter:
-    """Writes rejected lines to a work file, in ranges that can be read on their own.
-
-    A context manager.
-    """
+class RejectsWriter(ViewsWriter):
+    """Writes rejected lines to a work file, in ranges of blocks."""
 
     def __init__(self, path: str) -> None:
-        self._file = storage_of(path).create(path, for_work=True)
-        self._compressor: Any = None
-        self._start = self._bytes = 0
+        super().__init__(path, compressed=True)
+        self._start = 0
+        self._waiting = bytearray()
 
-    def write(self, line: bytes) -> None:
-        if self._compressor is None:
-            self._compressor = zstandard.ZstdCompressor(level=1, write_checksum=True).compressobj()
-        self._bytes += self._file.write(self._compressor.compress(line))
+    def add(self, line: bytes) -> None:
+        self._waiting += line
+        if len(self._waiting) >= _BLOCK_BYTES:
+            self._write_waiting()
 
     def end_range(self) -> tuple[int, int]:
         """End the current range.
 
         Return where it begins and ends, which is the same if it has no lines.
         """
-        if self._compressor is not None:
-            self._bytes += self._file.write(self._compressor.flush())
-            self._compressor = None
+        self._write_waiting()
         start = self._start
-        self._start = self._bytes
-        return start, self._bytes
+        self._start = self.size
+        return start, self.size
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._file.__exit__(kind)
+    def _write_waiting(self) -> None:
+        for start in range(0, len(self._waiting), _BLOCK_BYTES):
+            self.write_block(self._waiting[start : start + _BLOCK_BYTES])
+        self._waiting.clear()
 
 
 class RejectRange(msgspec.Struct, frozen=True):
@@ -180,13 +171,11 @@ def write_rejects(
         size = min(_SOME_BYTES, _HELD_BYTES // len(files))
         others = (_lines(file, 0, storage_of(file).size_of(file), size) for file in files)
         lines = merge(lines, *others, key=_location)
-    block = list(islice(lines, 1_000))
-    if not block:
+    first = next(lines, None)
+    if first is None:
         return None
     with ShardWriter(path, "zst", 3) as writer:
-        while block:
-            writer.write(block)
-            block = list(islice(lines, 1_000))
+        writer.write(chain([first], lines))
         return writer.finish()
 
 
@@ -204,15 +193,10 @@ def _lines_of(piece: RejectRange, name: str) -> Iterator[bytes]:
 
 def _lines(path: str, start: int, end: int, size: int) -> Iterator[bytes]:
     """Read the lines of a range of a file. It is open only while reading: thousands are merged."""
-    read = storage_of(path).read_range
-    blocks = (read(path, min(size, end - offset), offset) for offset in range(start, end, size))
-    text = zstd_text(RawBytes(blocks, path), MAX_WINDOW, size)
-    try:
-        for chunk in chunks(text, chunk_bytes=size, max_line_bytes=sys.maxsize):
-            assert isinstance(chunk, Chunk)
-            yield from BytesIO(chunk.data).readlines()
-    except (ShardCorruptError, ShardTruncatedError) as exc:
-        raise DamagedFileError(path, exc.reason) from exc
+    text = blocks_between(path, start, end, size)
+    for chunk in chunks(text, chunk_bytes=size, max_line_bytes=sys.maxsize):
+        assert isinstance(chunk, Chunk)
+        yield from BytesIO(chunk.data).readlines()
 
 
 def _location(line: bytes) -> tuple[str, int]:

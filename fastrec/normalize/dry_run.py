@@ -18,7 +18,7 @@ from fastrec.engine import make_engine
 from fastrec.errors import utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.inputs import check_formats, find_records
-from fastrec.normalize.kept import Base, Kept, read_kept
+from fastrec.normalize.kept import Base, KeptOrReason, read_kept
 from fastrec.normalize.options import Options
 from fastrec.normalize.pass1 import choose_target
 from fastrec.normalize.pass1_driver import sort_shards
@@ -107,7 +107,7 @@ def plan(
 
 
 def _plan_reuse(
-    shards: Sequence[Shard], kept: Kept | str | None, options: Options, planned: Plan
+    shards: Sequence[Shard], kept: KeptOrReason, options: Options, planned: Plan
 ) -> PlannedReuse:
     """Judge new and changed shards on this machine, and plan the parts."""
     options = replace(options, engine="pool", scheduler=None)

@@ -279,7 +279,6 @@ def rank(
             for model in models:
                 model.unranked = _why_unranked(model, least)
         models.sort(key=_order(ranked_by, usual, lower=choice.lower_is_better))
-        models.sort(key=lambda model: bool(model.unranked))
         evaluations.append(
             filled(
                 EvaluationStats,
@@ -337,7 +336,8 @@ def _order(*names: str, lower: bool) -> Callable[[ModelStats], tuple[Any, ...]]:
 
     def order(model: ModelStats) -> tuple[Any, ...]:
         values = [key(model) for key in keys]
-        return *((value is None, value or 0) for value in values), model.model_id
+        ranks = ((value is None, value or 0) for value in values)
+        return bool(model.unranked), *ranks, model.model_id
 
     return order
 
