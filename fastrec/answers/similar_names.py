@@ -22,17 +22,17 @@ from fastrec.answers.values import trials_of
 class SimilarModels(msgspec.Struct):
     """Two models whose names differ only in spelling."""
 
+    #: The name to keep, of the model with more records.
     model_id: str
-    """The name to keep, of the model with more records."""
+    #: The other name.
     other_model_id: str
-    """The other name."""
+    #: Questions that both answered, added up over metrics.
     common: int
-    """Questions that both answered, added up over metrics."""
+    #: Those with the same output, verdict and score.
     same: int
-    """Those with the same output, verdict and score."""
+    #: Whether the other one should be renamed: there are common questions, and all answers are the
+    #: same.
     rename: bool
-    """Whether the other one should be renamed: there are common questions, and all answers are the
-    same."""
 
 
 @lru_cache(maxsize=4_096)

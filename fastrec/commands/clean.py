@@ -33,27 +33,27 @@ from fastrec.storage.local import scratch_directory
 class RemovedWork(msgspec.Struct):
     """A directory that was removed, or unpublished files that were removed from the output."""
 
+    #: Path of the directory.
     path: str
-    """Path of the directory."""
+    #: Number of files.
     files: int
-    """Number of files."""
+    #: Bytes that were freed; files of the corpus do not count.
     bytes: int
-    """Bytes that were freed; files of the corpus do not count."""
 
 
 class Cleaned(Tabular, kw_only=True):
     """What `clean` removed."""
 
+    #: Path of the output.
     output: str
-    """Path of the output."""
+    #: Whether nothing was removed, only listed.
     dry_run: bool
-    """Whether nothing was removed, only listed."""
+    #: Directories, and unpublished files; with `--dry-run`, those that would be removed.
     removed: list[RemovedWork]
-    """Directories, and unpublished files; with `--dry-run`, those that would be removed."""
+    #: Bytes that were freed.
     bytes: int
-    """Bytes that were freed."""
+    #: Unpublished files in a store, which a run may yet publish.
     left: list[str]
-    """Unpublished files in a store, which a run may yet publish."""
 
 
 def clean(

@@ -41,42 +41,42 @@ _ORIGINAL = {"original_score", "original_is_correct"}
 class CorrectedModel(ScopeNames, kw_only=True):
     """The score of a model by the grader, and as people would judge."""
 
+    #: The model.
     model_id: str
-    """The model."""
+    #: Whether these are mean scores; else they are shares of right answers.
     graded: bool
-    """Whether these are mean scores; else they are shares of right answers."""
+    #: Questions that it answered.
     questions: int
-    """Questions that it answered."""
+    #: Questions with a label.
     labels: int
-    """Questions with a label."""
+    #: The score by the grader.
     raw: float
-    """The score by the grader."""
+    #: The estimate of the score by people; null with fewer than two labels, and so are `low`,
+    #: `high` and `to_halve`.
     corrected: float | None
-    """The estimate of the score by people; null with fewer than two labels, and so are `low`,
-    `high` and `to_halve`."""
+    #: Lower end of the 95 % interval.
     low: float | None
-    """Lower end of the 95 % interval."""
+    #: Upper end of the 95 % interval.
     high: float | None
-    """Upper end of the 95 % interval."""
+    #: How many labels in all halve the interval.
     to_halve: int | None
-    """How many labels in all halve the interval."""
 
 
 class Corrections(Tabular, kw_only=True):
     """Scores of models, corrected by labels."""
 
+    #: By evaluation, metric and model.
     models: list[CorrectedModel]
-    """By evaluation, metric and model."""
+    #: Whether the labels of all models of an evaluation and metric correct each of them.
     pooled: bool
-    """Whether the labels of all models of an evaluation and metric correct each of them."""
+    #: Labels in the file; several for an answer count once.
     labels: int = 0
-    """Labels in the file; several for an answer count once."""
+    #: Labels that match no chosen answer, or lack a score where scores count.
     unused: int = 0
-    """Labels that match no chosen answer, or lack a score where scores count."""
+    #: Lines of the file without a verdict.
     unfilled: int = 0
-    """Lines of the file without a verdict."""
+    #: Lines that were written to be filled in.
     proposed: int = 0
-    """Lines that were written to be filled in."""
 
 
 def corrected(

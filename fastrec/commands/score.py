@@ -52,65 +52,65 @@ _LEVEL = 1  # of shards that are read once
 class ScoredModel(msgspec.Struct):
     """A model on an evaluation, by one rule."""
 
+    #: The evaluation.
     evaluation_name: str
-    """The evaluation."""
+    #: The rule, whose name is the metric.
     rule: str
-    """The rule, whose name is the metric."""
+    #: The model.
     model_id: str
-    """The model."""
+    #: Answers that it scored.
     records: int = 0
-    """Answers that it scored."""
+    #: Those with a verdict before.
     old_scored: int = 0
-    """Those with a verdict before."""
+    #: Those that were right.
     old_right: int = 0
-    """Those that were right."""
+    #: Those that are right now.
     new_right: int = 0
-    """Those that are right now."""
+    #: Those that were wrong, and are right.
     to_right: int = 0
-    """Those that were wrong, and are right."""
+    #: Those that were right, and are wrong.
     to_wrong: int = 0
-    """Those that were right, and are wrong."""
+    #: Those from which nothing could be extracted.
     missing: int = 0
-    """Those from which nothing could be extracted."""
+    #: Records without an answer or a reference.
     errors: int = 0
-    """Records without an answer or a reference."""
+    #: The share of right answers before, among those with a verdict.
     old: float | None = None
-    """The share of right answers before, among those with a verdict."""
+    #: The share of right answers now.
     new: float | None = None
-    """The share of right answers now."""
 
 
 class ScoreExample(msgspec.Struct):
     """An answer, as it was judged before and by a rule."""
 
+    #: `to right`, `to wrong`, `nothing extracted`, `right` or `wrong`.
     kind: str
-    """`to right`, `to wrong`, `nothing extracted`, `right` or `wrong`."""
+    #: The evaluation.
     evaluation_name: str
-    """The evaluation."""
+    #: The rule.
     rule: str
-    """The rule."""
+    #: The model.
     model_id: str
-    """The model."""
     sample_id: str | int
+    #: The end of the answer.
     text: str
-    """The end of the answer."""
+    #: What the rule extracted.
     extracted: str | None
-    """What the rule extracted."""
+    #: What it was compared with.
     references: list[str]
-    """What it was compared with."""
 
 
 class Scored(Tabular, kw_only=True):
     """What rules made of the answers of a corpus."""
 
+    #: The new corpus; null with `--dry-run`.
     output: str | None
-    """The new corpus; null with `--dry-run`."""
+    #: By evaluation, rule and model.
     models: list[ScoredModel]
-    """By evaluation, rule and model."""
+    #: The first answers of each kind.
     examples: list[ScoreExample]
-    """The first answers of each kind."""
+    #: What `normalize` said about the new corpus.
     notices: list[str]
-    """What `normalize` said about the new corpus."""
 
 
 class Reference(msgspec.Struct, forbid_unknown_fields=True):

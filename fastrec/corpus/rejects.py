@@ -34,35 +34,33 @@ _encode = msgspec.json.Encoder().encode
 class RejectedLine(msgspec.Struct):
     """A line of the rejects file; `code`, `path` and `message` are those of the first error."""
 
+    #: The shard, by the path that was given or found.
     source: str
-    """The shard, by the path that was given or found."""
+    #: Number of the line in the shard, from 1.
     line: int
-    """Number of the line in the shard, from 1."""
+    #: Of the line's first byte in the text of the shard; null if the record was left out in pass 2.
     offset: int | None
-    """Of the line's first byte in the text of the shard; null if the record was left out in pass
-    2."""
+    #: The code that the line counts under.
     code: str
-    """The code that the line counts under."""
+    #: The JSON path in the record, such as `$.evaluation.score`.
     path: str
-    """The JSON path in the record, such as `$.evaluation.score`."""
+    #: What was expected, and what was found.
     message: str
-    """What was expected, and what was found."""
+    #: The schema version of the errors, which the line comes closest to; absent if it has no value.
     version: str | UnsetType = UNSET
-    """The schema version of the errors, which the line comes closest to; absent if it has no
-    value."""
+    #: If there are several: all, at most 100.
     errors: list[Finding] | UnsetType = UNSET
-    """If there are several: all, at most 100."""
+    #: By code, how many more.
     unlisted: dict[str, int] | UnsetType = UNSET
-    """By code, how many more."""
+    #: The exact bytes of the line without its newline, if they are UTF-8; after pass 2, the normal
+    #: form.
     raw: str | UnsetType = UNSET
-    """The exact bytes of the line without its newline, if they are UTF-8; after pass 2, the normal
-    form."""
+    #: The exact bytes if they are not UTF-8.
     raw_base64: str | UnsetType = UNSET
-    """The exact bytes if they are not UTF-8."""
+    #: Whether only the head of a long line is here; the shard has the rest.
     truncated: bool | UnsetType = UNSET
-    """Whether only the head of a long line is here; the shard has the rest."""
+    #: Codes of the repairs with which the line would be kept.
     repairs: list[str] | UnsetType = UNSET
-    """Codes of the repairs with which the line would be kept."""
 
     def exact_bytes(self) -> bytes:
         if self.raw_base64 is not UNSET:

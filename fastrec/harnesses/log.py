@@ -99,10 +99,10 @@ class Log(msgspec.Struct, frozen=True):
 class BadLog(msgspec.Struct, frozen=True):
     """A log that cannot be imported."""
 
+    #: A file or directory.
     path: str
-    """A file or directory."""
+    #: What is wrong with it.
     reason: str
-    """What is wrong with it."""
 
 
 class Grouped(msgspec.Struct):

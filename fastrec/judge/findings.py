@@ -78,12 +78,12 @@ _INDEX = re.compile(r"\[\d+\]")
 class Finding(msgspec.Struct, frozen=True):
     """One error or warning."""
 
+    #: The code.
     code: str
-    """The code."""
+    #: The JSON path in the record, such as `$.evaluation.score`.
     path: str
-    """The JSON path in the record, such as `$.evaluation.score`."""
+    #: What was expected, and what was found.
     message: str
-    """What was expected, and what was found."""
 
     @property
     def severity(self) -> str:
@@ -300,29 +300,29 @@ def label_code(label: str) -> str:
 class Location(msgspec.Struct, frozen=True):
     """A line of a shard."""
 
+    #: The shard.
     source: str
-    """The shard."""
+    #: Number of the line in the shard, from 1.
     line: int
-    """Number of the line in the shard, from 1."""
 
 
 class FindingGroup(msgspec.Struct):
     """Findings with the same code, path and version, whatever the indices in the path."""
 
+    #: The code.
     code: str
-    """The code."""
+    #: The JSON path of the first, such as `$.evaluation.score`.
     path: str
-    """The JSON path of the first, such as `$.evaluation.score`."""
+    #: What was expected and found in the first.
     message: str
-    """What was expected and found in the first."""
+    #: `error`, `warning` or `note`.
     severity: str
-    """`error`, `warning` or `note`."""
+    #: How many there are.
     count: int
-    """How many there are."""
+    #: The first three lines.
     locations: list[Location]
-    """The first three lines."""
+    #: The schema version of the errors; null for warnings, notes, and lines without a value.
     version: str | None = None
-    """The schema version of the errors; null for warnings, notes, and lines without a value."""
 
 
 class FindingGroups(msgspec.Struct):

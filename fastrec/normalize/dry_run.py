@@ -35,43 +35,43 @@ from fastrec.storage import join, without_file_protocol
 class Plan(msgspec.Struct, kw_only=True):
     """What a run would do, without doing it."""
 
+    #: Files that would be in the corpus.
     shards: int
-    """Files that would be in the corpus."""
+    #: Size of all files.
     input_bytes: int
-    """Size of all files."""
+    #: Size after decompression.
     estimated_text_bytes: int
-    """Size after decompression."""
+    #: Schema version of the corpus; a guess, if it follows from the content.
     schema: str
-    """Schema version of the corpus; a guess, if it follows from the content."""
+    #: Tasks of the first pass, if all files are read.
     tasks: int
-    """Tasks of the first pass, if all files are read."""
+    #: Estimated number of parts.
     estimated_parts: int
-    """Estimated number of parts."""
+    #: Of the files.
     paths: list[str]
-    """Of the files."""
+    #: Notices for the user.
     notices: list[str]
-    """Notices for the user."""
+    #: With `--incremental`: what would be reused.
     incremental: PlannedReuse | None = None
-    """With `--incremental`: what would be reused."""
 
 
 class PlannedReuse(msgspec.Struct, kw_only=True):
     """What an incremental run would reuse."""
 
+    #: Files as the last run read them, not read again.
     unchanged: int
-    """Files as the last run read them, not read again."""
+    #: Files that the last run did not have; without `--incremental`, all.
     new: list[str]
-    """Files that the last run did not have; without `--incremental`, all."""
+    #: Files that changed since the last run.
     changed: list[str]
-    """Files that changed since the last run."""
+    #: Files of the last run that are not there any more.
     gone: list[str]
-    """Files of the last run that are not there any more."""
+    #: Parts of the corpus.
     parts: int
-    """Parts of the corpus."""
+    #: Parts that would be made.
     parts_written: int
-    """Parts that would be made."""
+    #: Whether these numbers are estimates, without kept work.
     is_estimate: bool
-    """Whether these numbers are estimates, without kept work."""
 
 
 def plan(

@@ -62,45 +62,44 @@ Result = TypeVar("Result")
 class NormalizeResult(msgspec.Struct, kw_only=True):
     """The result of a run."""
 
+    #: Path of the corpus, or of the refused one.
     output: str
-    """Path of the corpus, or of the refused one."""
+    #: Why the corpus was not published, and is in `OUT.refused` instead of `OUT`; null if it was.
     refused: str | None
-    """Why the corpus was not published, and is in `OUT.refused` instead of `OUT`; null if it was.
-    """
+    #: The document `summary.json`.
     summary: Summary
-    """The document `summary.json`."""
+    #: Number of parts.
     parts: int
-    """Number of parts."""
+    #: Whether `--incremental` was given.
     incremental: bool
-    """Whether `--incremental` was given."""
+    #: Parts that were made. Others are those of the last run.
     parts_written: int
-    """Parts that were made. Others are those of the last run."""
+    #: Files in the corpus.
     shards: int
-    """Files in the corpus."""
+    #: Files as the last run read them, not read again.
     unchanged: int
-    """Files as the last run read them, not read again."""
+    #: Files that the last run did not have; without `--incremental`, all.
     new: int
-    """Files that the last run did not have; without `--incremental`, all."""
+    #: Files that changed since the last run.
     changed: int
-    """Files that changed since the last run."""
+    #: Files of the last run that are not there any more.
     gone: int
-    """Files of the last run that are not there any more."""
+    #: Size of all files.
     input_bytes: int
-    """Size of all files."""
+    #: Size of the decompressed text.
     text_bytes: int
-    """Size of the decompressed text."""
+    #: Records that filters left out; they are not among the lines.
     filtered: int
-    """Records that filters left out; they are not among the lines."""
+    #: Size of the parts.
     output_bytes: int
-    """Size of the parts."""
+    #: How long it took.
     seconds: float
-    """How long it took."""
+    #: Where the time went.
     phases: list[Phase]
-    """Where the time went."""
+    #: Unreadable shards that `--skip-bad-shards` left out of the corpus.
     skipped: list[str]
-    """Unreadable shards that `--skip-bad-shards` left out of the corpus."""
+    #: Notices for the user.
     notices: list[str]
-    """Notices for the user."""
 
 
 def normalize(

@@ -256,22 +256,22 @@ def _check_rejects(
 class Verification(Tabular, kw_only=True):
     """The result of checking a corpus."""
 
+    #: Its path, as given.
     corpus: str
-    """Its path, as given."""
+    #: Parts that were read.
     parts: int = 0
-    """Parts that were read."""
+    #: Records in these parts.
     records: int = 0
-    """Records in these parts."""
+    #: Size of the decompressed text.
     text_bytes: int = 0
-    """Size of the decompressed text."""
+    #: How long it took.
     seconds: float = 0.0
-    """How long it took."""
+    #: At most 20 per file one by one.
     problems: list[Problem] = []
-    """At most 20 per file one by one."""
+    #: Unreadable shards that `--skip-bad-shards` left out of the corpus.
     skipped: list[str] = []
-    """Unreadable shards that `--skip-bad-shards` left out of the corpus."""
+    #: Notices for the user.
     notices: list[str] = []
-    """Notices for the user."""
 
     @property
     def ok(self) -> bool:

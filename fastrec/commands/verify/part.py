@@ -57,14 +57,14 @@ _HAS = "the file has"
 class Problem(msgspec.Struct, frozen=True):
     """A problem: its file and line, its kind, and what is wrong."""
 
+    #: Name in the corpus.
     file: str
-    """Name in the corpus."""
+    #: Its number, from 1; null if the problem concerns the whole file.
     line: int | None
-    """Its number, from 1; null if the problem concerns the whole file."""
+    #: See docs/codes.md#problems-of-a-corpus.
     kind: str
-    """See docs/codes.md#problems-of-a-corpus."""
+    #: Which file says what, and what is true.
     message: str
-    """Which file says what, and what is true."""
 
 
 def _spelled(value: Any) -> str:
