@@ -248,7 +248,8 @@ class SimulatedWorkers(Engine):
         self.result.merges[-1] += 1
         self._gather(task.slices, task.window_bytes)
         records = sum(piece.data_end - piece.data_start for piece in task.slices) // RECORD
-        run = self._run(f"{task.directory}/merged-{task.number:06d}-{_HASH[:8]}", records, 0)
+        merges = self.result.merges
+        run = self._run(f"{task.directory}/merged-{len(merges)}-{merges[-1]:06d}", records, 0)
         if task.regions is None:
             return run
         self._read(1, _INPUT_READ)
@@ -264,12 +265,12 @@ class SimulatedWorkers(Engine):
         self.result.regions += 1
         first, last = self._corpus.numbers(task.low, task.high)
         is_touched = first < self._corpus.narrow_last and self._corpus.narrow_first < last
-        if task.statistics_prefix:
+        if task.part:
             self._gather_keys(task.slices, task.window_bytes)
             if task.removed:
                 self._read(_COUNTS, _BLOCKS_READ)
             if not is_touched:
-                return Region(is_unchanged=True)
+                return Region(task.part.span[0], task.part.borders, is_unchanged=True)
         self._gather_keys([*task.slices, *task.base], task.window_bytes)
         border, files = self._borders(task.path, first, last)
         return Region(border, task.path) if files else Region()

@@ -19,7 +19,7 @@ from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
 from fastrec.judge.parse import MAX_DEPTH, flaws_in, parse, spell
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.normalize.inputs import check_fields
-from fastrec.parameters import Paths, path_names
+from fastrec.parameters import Names, Paths, path_names
 from fastrec.schemas.registry import (
     DEFAULT_SCHEMA,
     NEWEST_SCHEMA,
@@ -46,7 +46,7 @@ class Verdict(msgspec.Struct, frozen=True):
     # The schema version of the record, before an upgrade; or the one whose errors these are, if
     # the line has any.
     version: str | None = None
-    notes: tuple[str, ...] = ()  # Codes of what an upgrade lost or may confuse.
+    notes: Names = ()  # Codes of what an upgrade lost or may confuse.
 
 
 class SchemaVersion(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class SchemaVersion(msgspec.Struct, frozen=True):
 
     name: str  # The name, as in `schema=`.
     about: str  # What it is.
-    labels: tuple[str, ...]  # The values of `schema_version` that name it.
+    labels: Names  # The values of `schema_version` that name it.
     # Whether a corpus can have this version; `normalize` upgrades records of other versions.
     is_target: bool
 
@@ -292,5 +292,5 @@ def _record(normal: bytes, schema: Schema, source: str = "") -> AnyRecord:
 
 
 @lru_cache(maxsize=64)
-def _class_for(schema: Schema, unknown: tuple[tuple[str, tuple[str, ...]], ...]) -> type[Any]:
+def _class_for(schema: Schema, unknown: tuple[tuple[str, Names], ...]) -> type[Any]:
     return widen(schema.record, dict(unknown))

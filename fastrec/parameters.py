@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TypedDict
 
 Strings = str | Iterable[str]
+Names = tuple[str, ...]  # several values of an argument or option, as click gives them
 AnyPath = str | os.PathLike[str]
 Paths = AnyPath | Iterable[AnyPath]
 Notice = Callable[[str], None]  # receives notices for the user

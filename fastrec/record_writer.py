@@ -18,8 +18,6 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, Self
 
-import msgspec
-
 from fastrec.api import spelled
 from fastrec.corpus.lock import locked
 from fastrec.corpus.writer import SUFFIXES, ShardWriter
@@ -28,7 +26,7 @@ from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.parameters import AnyPath
 from fastrec.schemas.newest import SCHEMA
-from fastrec.schemas.view import view_decoder
+from fastrec.schemas.view import REFUSALS, view_decoder
 from fastrec.storage import is_url
 from fastrec.storage.local import LOCAL, open_private
 
@@ -215,7 +213,7 @@ class Writer:
                     break
                 try:
                     ids = _decode_ids(line)
-                except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+                except REFUSALS as exc:
                     raise UsageError(
                         f"{shown(self._partial)} is damaged at line {number:,}: remove it"
                     ) from exc

@@ -54,65 +54,65 @@ from fastrec.wording import metrics_of, title_of, value_text
 class TrendCorpus(msgspec.Struct, kw_only=True):
     """One of the corpora, such as that of a night."""
 
+    #: The name of its directory, or its path if another has that name.
     name: str
-    """The name of its directory, or its path if another has that name."""
+    #: Its path.
     path: str
-    """Its path."""
+    #: The line counts of the corpus as a whole.
     line_counts: LineCounts
-    """The line counts of the corpus as a whole."""
+    #: Shards that it lacks because they could not be read.
     skipped: int
-    """Shards that it lacks because they could not be read."""
+    #: Chosen models with records in it.
     models: int
-    """Chosen models with records in it."""
+    #: Chosen models with records in it, but none in the corpus before.
     appeared: list[str]
-    """Chosen models with records in it, but none in the corpus before."""
+    #: Chosen models with records in the corpus before, but none in it.
     disappeared: list[str]
-    """Chosen models with records in the corpus before, but none in it."""
 
 
 class Point(msgspec.Struct, kw_only=True):
     """One model on one evaluation and metric in one corpus."""
 
+    #: The name of the corpus.
     corpus: str
-    """The name of the corpus."""
+    #: Its records.
     records: int
-    """Its records."""
+    #: Records with a non-empty error.
     errors: int
-    """Records with a non-empty error."""
+    #: Questions that it answered.
     questions: int
-    """Questions that it answered."""
+    #: The accuracy, or the mean score of a graded metric.
     value: float | None
-    """The accuracy, or the mean score of a graded metric."""
 
 
 class Change(msgspec.Struct, kw_only=True):
     """A model in two corpora, compared on the questions that it answered in both."""
 
+    #: The last corpus before `after` in which the model has answers.
     before: str
-    """The last corpus before `after` in which the model has answers."""
+    #: The later corpus.
     after: str
-    """The later corpus."""
+    #: Questions that it answered in both, which the numbers are about.
     questions: int = 0
-    """Questions that it answered in both, which the numbers are about."""
+    #: Questions with a higher share of right answers, or mean score, in the later corpus.
     better: int = 0
-    """Questions with a higher share of right answers, or mean score, in the later corpus."""
+    #: Questions with a lower one.
     worse: int = 0
-    """Questions with a lower one."""
+    #: Accuracy or mean score in the earlier corpus.
     old: float | None = None
-    """Accuracy or mean score in the earlier corpus."""
+    #: The same in the later.
     new: float | None = None
-    """The same in the later."""
+    #: `new` minus `old`.
     difference: float | None = None
-    """`new` minus `old`."""
+    #: The test that gave `p` (docs/leaderboard.md#the-test-of-two-models); null if no question was
+    #: compared.
     test: Test | None = None
-    """The test that gave `p` (docs/leaderboard.md#the-test-of-two-models); null if no question was
-    compared."""
+    #: The p-value: how likely chance alone makes so large a difference.
     p: float | None = None
-    """The p-value: how likely chance alone makes so large a difference."""
+    #: The p-value adjusted for many tests (docs/leaderboard.md#many-tests).
     p_adjusted: float | None = None
-    """The p-value adjusted for many tests (docs/leaderboard.md#many-tests)."""
+    #: Whether `p_adjusted` is below the chosen `p`.
     significant: bool = False
-    """Whether `p_adjusted` is below the chosen `p`."""
 
     @property
     def p_text(self) -> str:
@@ -126,25 +126,25 @@ class ModelTrend(msgspec.Struct, kw_only=True):
     """One model on one evaluation and metric."""
 
     model_id: str
+    #: For each corpus with records of it.
     points: list[Point]
-    """For each corpus with records of it."""
+    #: For each corpus with answers of it but the first.
     changes: list[Change]
-    """For each corpus with answers of it but the first."""
 
 
 class EvaluationTrend(ScopeNames, kw_only=True):
     """One metric of an evaluation, or an evaluation without metrics."""
 
+    #: Metrics that the evaluation has in any corpus, chosen or not.
     metrics: int
-    """Metrics that the evaluation has in any corpus, chosen or not."""
+    #: Whether any corpus has other scores than 0 and 1, so that mean scores are compared in all.
     graded: bool
-    """Whether any corpus has other scores than 0 and 1, so that mean scores are compared in all."""
+    #: Whether a lower score is better.
     lower_is_better: bool
-    """Whether a lower score is better."""
+    #: The chosen models, by `model_id`.
     models: list[ModelTrend]
-    """The chosen models, by `model_id`."""
+    #: With --group-by: the value of each field, null for records without it; null in totals.
     group: dict[str, str | None] | None = None
-    """With --group-by: the value of each field, null for records without it; null in totals."""
 
     @property
     def title(self) -> str:
@@ -167,21 +167,21 @@ _CHANGES = [name for name in Change.__struct_fields__ if name not in ("after", "
 class Trend(Tabular, kw_only=True):
     """How models changed over several corpora."""
 
+    #: A change is significant if its adjusted p-value is below this.
     p: float
-    """A change is significant if its adjusted p-value is below this."""
+    #: Changes with a p-value.
     comparisons: int
-    """Changes with a p-value."""
+    #: The corpora, in order.
     corpora: list[TrendCorpus]
-    """The corpora, in order."""
+    #: By evaluation and metric.
     evaluations: list[EvaluationTrend]
-    """By evaluation and metric."""
+    #: Directories that are left out, and corpora whose questions cannot be matched.
     notices: list[str]
-    """Directories that are left out, and corpora whose questions cannot be matched."""
+    #: Metrics that are left out because they judge no answer: costs and bookkeeping.
     others: int = 0
-    """Metrics that are left out because they judge no answer: costs and bookkeeping."""
+    #: `--cluster`: tests are over clusters of questions with the same value of this field; null if
+    #: they are over questions.
     cluster: str | None = None
-    """`--cluster`: tests are over clusters of questions with the same value of this field; null if
-    they are over questions."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric, model and corpus, with the last change."""

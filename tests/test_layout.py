@@ -59,7 +59,6 @@ EDGES = {
         "csv_writer",
         "errors",
         "filters",
-        "harnesses",
         "judge",
         "normalize",
         "progress",

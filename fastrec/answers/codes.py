@@ -8,6 +8,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 _LARGEST_CODE = 1 << 62
+_SPARSE = 8  # codes of so many more values than records are sorted to be numbered
 
 
 class Values(dict[Any, int]):
@@ -19,17 +20,18 @@ class Values(dict[Any, int]):
         return np.array(numbers, dtype=np.int64)
 
 
-def joint_codes(*columns: Array) -> Array:
+def joint_codes(first: Array, *others: Array) -> Array:
     """One code for each combination of codes; codes are in the order of the combinations."""
-    joint = np.zeros(len(columns[0]), dtype=np.int64)
-    bound = 1
-    for codes in columns:
-        size = int(codes.max(initial=0)) + 1
-        bound *= size
-        if bound > _LARGEST_CODE:
-            distinct, joint = np.unique(joint, return_inverse=True)
-            bound = len(distinct) * size
-        joint = joint * size + codes
+    joint = first.astype(np.int64)
+    bound = _size_of(joint)
+    for codes in others:
+        size = _size_of(codes)
+        if size > 1:
+            if bound * size > _LARGEST_CODE:
+                joint = _numbered(joint)
+                bound = _size_of(joint)
+            joint = joint * size + codes
+            bound *= size
     return joint
 
 
@@ -58,18 +60,27 @@ class Distinct(NamedTuple):
 
 
 def distinct_of(*columns: Array) -> Distinct:
-    """Find the distinct combinations of codes, in order.
+    """Find the distinct combinations of codes, in order."""
+    place = _numbered(joint_codes(*columns))
+    first = np.empty(_size_of(place), dtype=np.int64)
+    first[place[::-1]] = np.arange(len(place))[::-1]  # the first record is the last to be set
+    return Distinct(first, place)
 
-    `np.unique` would import the masked arrays of numpy, which takes 10 ms.
-    """
-    codes = joint_codes(*columns)
-    order = np.argsort(codes, kind="stable")
-    in_order = codes[order]
-    begins = np.ones(len(codes), dtype=np.bool_)
-    begins[1:] = in_order[1:] != in_order[:-1]
-    place = np.empty(len(codes), dtype=np.int64)
-    place[order] = np.cumsum(begins) - 1
-    return Distinct(order[begins], place)
+
+def _numbered(codes: Array) -> Array:
+    """Number the distinct codes from 0 on, in order."""
+    size = _size_of(codes)
+    if size > _SPARSE * len(codes):
+        return np.asarray(np.unique(codes, return_inverse=True)[1])
+    # Unless codes are sparse, this takes a tenth of the time of sorting them.
+    used = np.flatnonzero(is_there(codes, size))
+    numbers = np.empty(size, dtype=np.int64)
+    numbers[used] = np.arange(len(used))
+    return numbers[codes]
+
+
+def _size_of(codes: Array) -> int:
+    return int(codes.max()) + 1 if len(codes) else 0
 
 
 def distinct_within(keys: Distinct, *others: Array) -> Array:

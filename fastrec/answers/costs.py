@@ -31,22 +31,22 @@ from fastrec.wording import cost_text
 class ModelCost(msgspec.Struct, kw_only=True):
     """What the answers of a model to an evaluation cost."""
 
+    #: The evaluation.
     evaluation_name: str
-    """The evaluation."""
+    #: The model.
     model_id: str
-    """The model."""
+    #: Records, those with an error included.
     answers: int
-    """Records, those with an error included."""
+    #: Those without a `token_usage`: their cost is in no figure.
     unknown: int
-    """Those without a `token_usage`: their cost is in no figure."""
+    #: Right answers with a `token_usage`, by the primary metric.
     right: int
-    """Right answers with a `token_usage`, by the primary metric."""
+    #: Whether the prices have the model.
     priced: bool
-    """Whether the prices have the model."""
+    #: The sum over the records with a `token_usage`.
     cost: float | None
-    """The sum over the records with a `token_usage`."""
+    #: By right answer.
     cost_per_right: float | None
-    """By right answer."""
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

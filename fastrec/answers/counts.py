@@ -22,7 +22,10 @@ from fastrec.summary.document import EvaluationSummary
 from fastrec.summary.part_statistics import Census
 from fastrec.summary.rows import BUCKETS_PER_POWER, FIRST_EXPONENT, bucket_of
 from fastrec.summary.summarize import summarize_evaluations
-from fastrec.summary.tally import UNIT_BITS, ModelTally, Tally, add_repeats, score_sums
+from fastrec.summary.tally import UNIT_BITS, ModelTally, Tally, add_repeats
+
+_MANTISSA_BITS = 53
+_LEAST_EXPONENT = _MANTISSA_BITS - UNIT_BITS  # of a double with all of these bits
 
 
 def count_evaluations(selection: Selection, loader: RecordsOfScopes) -> list[EvaluationSummary]:
@@ -113,14 +116,18 @@ class _Counting(msgspec.Struct):
     def _score_sums(self, mask: Array) -> tuple[list[int], list[int]]:
         """The sums of the scores of each group, and of their squares, in some of the records."""
         score = self.records.score
-        ones = self._number_of(mask & (score == 1))
-        sums = [number << UNIT_BITS for number in ones]
-        squares = [number << 2 * UNIT_BITS for number in ones]
-        places = np.flatnonzero(mask & (score != 0) & (score != 1))
-        for group, some in by_code(self.groups[places], places):
-            total, squared, _, _ = score_sums(self.records.exact_scores(some))
-            sums[group] += total
-            squares[group] += squared
+        exact = self.records.exact("score")
+        is_double = mask & (score != 0) & (score != 1)
+        is_double[list(exact)] = False
+        sums, squares = _sums_of_doubles(self.groups[is_double], score[is_double], self.count)
+        for group, number in enumerate(self._number_of(mask & (score == 1))):
+            sums[group] += number << UNIT_BITS
+            squares[group] += number << 2 * UNIT_BITS
+        for place, value in exact.items():
+            if mask[place]:
+                group = int(self.groups[place])
+                sums[group] += value << UNIT_BITS
+                squares[group] += value**2 << 2 * UNIT_BITS
         return sums, squares
 
     def _latencies(self) -> list[Counter[int]]:
@@ -158,6 +165,22 @@ class _Counting(msgspec.Struct):
             [encoded[order[rank]] for rank in ends.tolist()] for ends in (lowest, highest)
         )
         return first, last
+
+
+def _sums_of_doubles(groups: Array, values: Array, count: int) -> tuple[list[int], list[int]]:
+    """The sums of the doubles of each group, and of their squares, in units as in a `ModelTally`.
+
+    They are added up as integers: mantissas, each shifted by its exponent.
+    """
+    exponents = np.maximum(np.frexp(values)[1], _LEAST_EXPONENT)
+    lowest = int(exponents.min(initial=0))
+    mantissas = np.ldexp(values, _MANTISSA_BITS - exponents).astype(np.int64)
+    integers = mantissas.astype(object) << (exponents - lowest).astype(object)
+    sums, squares = np.zeros((2, count), dtype=object)
+    np.add.at(sums, groups, integers)
+    np.add.at(squares, groups, integers * integers)
+    shift = lowest - _LEAST_EXPONENT
+    return list(sums << shift), list(squares << 2 * shift)
 
 
 def _questions(records: Records, models: Sequence[bytes]) -> dict[int, QuestionCounts]:
@@ -203,14 +226,15 @@ def _add_repeats(
     repeated = np.flatnonzero(np.bincount(cells)[cells] > 1)
     if not repeated.size:
         return
-    correct = records.gather("correct")
+    is_right = records.gather("correct") > 0
+    is_error = records.flag == ERROR
+    scores = records.score.astype(object)
+    for place, score in records.exact("score").items():
+        scores[place] = score
     for _, places in by_code(cells[repeated], repeated):
         verdicts = zip(
-            correct[places].tolist(),
-            records.exact_scores(places),
-            records.flag[places].tolist(),
-            strict=True,
+            *(values[places].tolist() for values in (is_right, scores, is_error)), strict=True
         )
         name = models[int(records.model[places[0]])]
-        outcomes = [(name, (bool(right), score, kind == ERROR)) for right, score, kind in verdicts]
+        outcomes = [(name, verdict) for verdict in verdicts]
         add_repeats(found[int(records.scope[places[0]])].repeats, outcomes)

@@ -45,69 +45,69 @@ class Item(msgspec.Struct, kw_only=True):
     """A question, and what the scores of models say about it."""
 
     sample_hash: str
+    #: Its ids.
     sample_ids: list[str | int]
-    """Its ids."""
+    #: Models with an answer.
     models: int
-    """Models with an answer."""
+    #: 1 minus the mean score of the models.
     difficulty: float
-    """1 minus the mean score of the models."""
+    #: The correlation of its scores with the mean of all other questions, over models.
     discrimination: float | None
-    """The correlation of its scores with the mean of all other questions, over models."""
+    #: How probable this is with a right key (docs/benchmark.md), adjusted for all questions.
     p_wrong_key: float | None
-    """How probable this is with a right key (docs/benchmark.md), adjusted for all questions."""
+    #: `suspected_key`, `all_wrong`, `all_right`, `near_duplicate`.
     flags: list[str] = []
-    """`suspected_key`, `all_wrong`, `all_right`, `near_duplicate`."""
+    #: Hashes of questions with nearly the same text.
     near_duplicates: list[str]
-    """Hashes of questions with nearly the same text."""
+    #: Of a suspected key: what it says.
     references: list[str] = []
-    """Of a suspected key: what it says."""
+    #: Of a suspected key: what most of the stronger half of the models gave.
     agreed_value: str | None = None
-    """Of a suspected key: what most of the stronger half of the models gave."""
+    #: How many of them gave it.
     agreed_by: int = 0
-    """How many of them gave it."""
 
 
 class Subset(msgspec.Struct, kw_only=True):
     """Questions that stand for all of them."""
 
+    #: Hashes, in the order of the corpus.
     questions: list[str]
-    """Hashes, in the order of the corpus."""
+    #: Of subsets that are chosen in this way.
     chosen: SubsetFidelity
-    """Of subsets that are chosen in this way."""
+    #: Of random subsets of this size.
     random: SubsetFidelity
-    """Of random subsets of this size."""
 
 
 class EvaluationItems(ScopeNames):
     """The questions of an evaluation and metric."""
 
+    #: Models with an answer.
     models: int
-    """Models with an answer."""
+    #: The total.
     total: int
-    """The total."""
+    #: Fewer than 8.
     too_few_models: bool
-    """Fewer than 8."""
+    #: Questions by flag.
     flags: dict[str, int]
-    """Questions by flag."""
+    #: Cronbach's alpha; KR-20 if scores are 0 and 1.
     reliability: float | None
-    """Cronbach's alpha; KR-20 if scores are 0 and 1."""
+    #: Lower end of the 95 % interval.
     reliability_low: float | None
-    """Lower end of the 95 % interval."""
+    #: Upper end of the 95 % interval.
     reliability_high: float | None
-    """Upper end of the 95 % interval."""
+    #: Of measurement, of a mean score.
     standard_error: float | None
-    """Of measurement, of a mean score."""
+    #: For a reliability of 0.9, with questions like these.
     questions_needed: int | None
-    """For a reliability of 0.9, with questions like these."""
+    #: Models with at least 90 % of the questions: reliability is over these, if they are at least
+    #: 8.
     complete_models: int
-    """Models with at least 90 % of the questions: reliability is over these, if they are at least
-    8."""
+    #: Questions that all of these answered.
     complete_questions: int
-    """Questions that all of these answered."""
+    #: By `p_wrong_key`, the lowest first, then by discrimination.
     questions: list[Item]
-    """By `p_wrong_key`, the lowest first, then by discrimination."""
+    #: With `--subset`.
     subset: Subset | None
-    """With `--subset`."""
 
 
 def analyse_items(

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -26,7 +27,6 @@ from fastrec.answers.codes import Array, by_code, count_of, is_there
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.facts import Facts, facts_of, mean_lengths, spread_range
 from fastrec.answers.finding import find_questions
-from fastrec.answers.items import EvaluationItems, analyse_items
 from fastrec.answers.reading import (
     IN_ANSWER,
     IN_INPUT,
@@ -57,6 +57,9 @@ from fastrec.summary.document import EvaluationSummary, ModelName, ModelSummary,
 from fastrec.summary.present_choice import with_directions
 from fastrec.where import text_of, without_group
 from fastrec.wording import Scope as Named
+
+if TYPE_CHECKING:
+    from fastrec.answers.items import EvaluationItems
 
 _KEPT = 16  # queries, and choices of models
 _KEPT_SEARCHES = 4
@@ -196,6 +199,8 @@ class QuestionTable:
 
     def items(self, query: Query, *, subset: int | None = None, seed: int = 0) -> EvaluationItems:
         """What scores say about the questions of the scope of a query, by the models that count."""
+        from fastrec.answers.items import analyse_items  # noqa: PLC0415 - few commands need it
+
         table = self.table(query)
         return analyse_items(table, self._scope(query), query.models, subset=subset, seed=seed)
 

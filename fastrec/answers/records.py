@@ -104,18 +104,6 @@ class Records:
         samples = distinct_within(of_hash, self.model, run, self.sample_ids.codes)
         return (samples > runs)[of_hash.place]
 
-    @cached_property
-    def _exact_scores(self) -> dict[int, int]:
-        return self.exact("score")
-
-    def exact_scores(self, places: Sequence[int]) -> list[float]:
-        """The scores of the records at some places, which an array may not hold."""
-        scores: list[float] = self.score[places].tolist()
-        if not self._exact_scores:
-            return scores
-        known = zip(places, scores, strict=True)
-        return [self._exact_scores.get(place, score) for place, score in known]
-
     def gather(self, name: str) -> Array:
         """The values of another column of these records."""
         return self.selection.gather(name, self.number)
@@ -147,8 +135,7 @@ class Records:
         arrays = {name: getattr(self, name)[chosen] for name in _ARRAYS}
         made = copy(self)
         made.__dict__.update(arrays)
-        for name in ("sample_ids", "_exact_scores"):
-            made.__dict__.pop(name, None)
+        made.__dict__.pop("sample_ids", None)
         return made
 
     def of_scope(self, scope: int) -> ScopeRecords:
@@ -193,8 +180,9 @@ class ScopeRecords:
         self.questions = int(self.question.max(initial=-1)) + 1
         first = records.first[self.first_question : self.first_question + self.questions]
         self.first = first - place.start  # By question: the position of its first record.
-        codes, places = np.unique(records.model[place], return_inverse=True)
-        names = [records.models[code] for code in codes.tolist()]
+        codes = records.model[place]
+        of_models, places = distinct_of(codes)
+        names = [records.models[code] for code in codes[of_models].tolist()]
         order, ranks = order_of([name.encode(errors="surrogatepass") for name in names])
         self.models = tuple(names[at] for at in order)
         self.model = ranks[places]
@@ -281,7 +269,8 @@ class ScopeRecords:
         count = len(first)
         is_answer = self.is_answer
         flags = np.zeros(count, dtype=np.uint8)
-        np.bitwise_or.at(flags, place, self.flag)
+        for kind in (RIGHT, WRONG, ERROR):
+            flags[place[self.flag == kind]] |= kind
         answers = count_of(place[is_answer], count)
         share = count_of(place[self.flag == RIGHT], count) / np.maximum(answers, 1)
         score = np.zeros(count)

@@ -22,7 +22,14 @@ from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 import msgspec
 import numpy as np
 
-from fastrec.answers.codes import Array, CodedColumn, Values, distinct_of, ranks_of, used_codes
+from fastrec.answers.codes import (
+    Array,
+    CodedColumn,
+    Values,
+    distinct_of,
+    ranks_of,
+    used_codes,
+)
 from fastrec.corpus.column_filter import codes_of, match_columns, values_at
 from fastrec.corpus.columns import METADATA, PartColumns
 from fastrec.corpus.reader import lines_of, open_columns, open_corpus, unmatched
@@ -277,12 +284,15 @@ class Selection:
 
     def _collect(self, numbers: Array, collect: Callable[[PartColumns, Array], Array]) -> Array:
         """Collect values of records, given by number, from the columns of their parts."""
-        order = np.argsort(numbers, kind="stable")
+        is_in_order = bool((numbers[1:] >= numbers[:-1]).all())
+        order = slice(None) if is_in_order else np.argsort(numbers)
         found = [
             collect(self.columns(part), positions)
             for part, positions in self.by_part(numbers[order])
         ]
         in_order = np.concatenate(found) if found else np.array([], dtype=np.int64)
+        if is_in_order:
+            return in_order
         values = np.empty_like(in_order)
         values[order] = in_order
         return values
@@ -294,6 +304,8 @@ class Selection:
             for part, _ in self.by_part(np.sort(numbers))
             for position, value in self.columns(part).exact(name).items()
         }
+        if not exact:
+            return {}
         places = np.flatnonzero(np.isin(numbers, list(exact)))
         return {place: exact[int(numbers[place])] for place in places.tolist()}
 

@@ -44,21 +44,21 @@ def tell_apart(trials: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
 class Tally(msgspec.Struct, kw_only=True):
     """What the chosen models made of a question, by one metric."""
 
+    #: The `evaluation_result_id`; null for records without one.
     metric: str | None
-    """The `evaluation_result_id`; null for records without one."""
+    #: Whether the metric has scores other than 0 and 1.
     graded: bool
-    """Whether the metric has scores other than 0 and 1."""
+    #: Models with an answer.
     models: int
-    """Models with an answer."""
+    #: Models that are right; of several answers, the share counts.
     right: float
-    """Models that are right; of several answers, the share counts."""
+    #: Mean over models.
     mean_score: float | None
-    """Mean over models."""
+    #: Twice the standard deviation over models of the share of right answers, or of graded scores
+    #: as a share of the range.
     disagreement: float | None
-    """Twice the standard deviation over models of the share of right answers, or of graded scores
-    as a share of the range."""
+    #: Models with nothing but errors.
     errors: int
-    """Models with nothing but errors."""
 
 
 def tally_facts(tally: Tally | Question, *, graded: bool) -> list[str]:
@@ -88,75 +88,75 @@ def tally_facts(tally: Tally | Question, *, graded: bool) -> list[str]:
 class Verdict(msgspec.Struct, kw_only=True):
     """How an answer was judged by one metric."""
 
+    #: The `evaluation_result_id`; null for records without one.
     metric: str | None
-    """The `evaluation_result_id`; null for records without one."""
+    #: The outcome.
     outcome: Outcome
-    """The outcome."""
+    #: The score.
     score: int | float | bool
-    """The score."""
+    #: The error.
     error: str
-    """The error."""
+    #: What was taken out of the conversation as the answer.
     extracted: list[str]
-    """What was taken out of the conversation as the answer."""
+    #: Of the record; values that are no text are JSON.
     metadata: dict[str, str]
-    """Of the record; values that are no text are JSON."""
+    #: Unknown keys; values that are no text are JSON.
     other: dict[str, str]
-    """Unknown keys; values that are no text are JSON."""
+    #: Where the record comes from, if the corpus has tracked it.
     source: Source | None
-    """Where the record comes from, if the corpus has tracked it."""
 
 
 class ShownAnswer(msgspec.Struct, kw_only=True):
     """An answer of a model to a question."""
 
+    #: The model.
     model_id: str
-    """The model."""
+    #: The run.
     evaluation_id: str
-    """The run."""
+    #: The sample.
     sample_id: int | str
-    """The sample."""
+    #: Which answer of this model to the question it is, from 1.
     number: int = 1
-    """Which answer of this model to the question it is, from 1."""
+    #: How many it has, whatever the filters on outcomes.
     total: int = 1
-    """How many it has, whatever the filters on outcomes."""
+    #: What tells it from other answers of this model: run, sample, epoch, trial or seed.
     trial: dict[str, str] = {}
-    """What tells it from other answers of this model: run, sample, epoch, trial or seed."""
+    #: By metric.
     verdicts: list[Verdict]
-    """By metric."""
+    #: Tokens read.
     input_tokens: int | None
-    """Tokens read."""
+    #: Tokens written.
     output_tokens: int | None
-    """Tokens written."""
+    #: In milliseconds.
     latency_ms: float | None
-    """In milliseconds."""
+    #: The `input.formatted`, if it differs from the question's.
     prompt: str | None
-    """The `input.formatted`, if it differs from the question's."""
+    #: The `input.choices`, if they differ from the question's.
     choices: list[str] | None
-    """The `input.choices`, if they differ from the question's."""
+    #: For a single turn, only the output.
     turns: list[Turn]
-    """For a single turn, only the output."""
 
 
 class ShownQuestion(msgspec.Struct, kw_only=True):
     """A question of an evaluation, with its answers."""
 
+    #: The evaluation.
     evaluation_name: str
-    """The evaluation."""
     sample_hash: str
+    #: Of the first record.
     sample_id: int | str
-    """Of the first record."""
+    #: The `input.raw`.
     question: str
-    """The `input.raw`."""
+    #: The `input.formatted` of the first record.
     prompt: str
-    """The `input.formatted` of the first record."""
+    #: The reference answers.
     references: list[str]
-    """The reference answers."""
+    #: The `input.choices` of the first record.
     choices: list[str]
-    """The `input.choices` of the first record."""
+    #: What the chosen models made of it, by metric.
     tallies: list[Tally]
-    """What the chosen models made of it, by metric."""
+    #: By model.
     answers: list[ShownAnswer]
-    """By model."""
 
 
 def read_question(

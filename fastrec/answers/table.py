@@ -109,35 +109,35 @@ class Question(msgspec.Struct, kw_only=True, gc=False):
     """A question, and what the chosen models made of it."""
 
     sample_hash: str
+    #: The shortest beginning that no other hash of the corpus has.
     prefix: str = ""
-    """The shortest beginning that no other hash of the corpus has."""
+    #: Of the first record.
     sample_id: int | str
-    """Of the first record."""
+    #: Models with an answer.
     models: int
-    """Models with an answer."""
+    #: Models that are right; of several answers, the share counts.
     right: float
-    """Models that are right; of several answers, the share counts."""
+    #: Right by models.
     share: float | None
-    """Right by models."""
+    #: Mean over models.
     mean_score: float | None
-    """Mean over models."""
+    #: Twice the standard deviation over models of the share of right answers, or of graded scores
+    #: as a share of the range.
     disagreement: float | None
-    """Twice the standard deviation over models of the share of right answers, or of graded scores
-    as a share of the range."""
+    #: Models with nothing but errors.
     errors: int
-    """Models with nothing but errors."""
+    #: Characters of the input.
     input_chars: int
-    """Characters of the input."""
+    #: Mean of `response.characters`.
     output_chars: float | None
-    """Mean of `response.characters`."""
+    #: The beginning of the input.
     excerpt: str
-    """The beginning of the input."""
+    #: Whether the text of `--text` is in the input or a reference.
     in_input: bool | None = None
-    """Whether the text of `--text` is in the input or a reference."""
+    #: How many answers have it.
     in_answers: int | None = None
-    """How many answers have it."""
+    #: Flags of `items`; null without `--flag`.
     flags: list[str] | None = None
-    """Flags of `items`; null without `--flag`."""
 
 
 class QuestionRow(Question, kw_only=True, gc=False):
@@ -156,14 +156,14 @@ class QuestionRow(Question, kw_only=True, gc=False):
 class PhraseModel(msgspec.Struct, kw_only=True):
     """How many answers of a model have a text."""
 
+    #: The model.
     model_id: str
-    """The model."""
+    #: Answers with the text.
     found: int
-    """Answers with the text."""
+    #: All records of the evaluation and metric.
     answers: int
-    """All records of the evaluation and metric."""
+    #: The share with the text.
     share: float
-    """The share with the text."""
 
 
 class Page(msgspec.Struct):

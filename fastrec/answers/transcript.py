@@ -68,20 +68,20 @@ def _is_failed_status(status: object) -> bool:
 class Call(msgspec.Struct, kw_only=True):
     """A call of a tool, with what it returned."""
 
+    #: The id that its result refers to.
     id: str
-    """The id that its result refers to."""
+    #: The tool.
     name: str
-    """The tool."""
+    #: Values that are no text are JSON.
     arguments: dict[str, str]
-    """Values that are no text are JSON."""
+    #: What the tool returned.
     result: str | None = None
-    """What the tool returned."""
+    #: The position of that turn in `turns`.
     result_turn: int | None = None
-    """The position of that turn in `turns`."""
+    #: Whether the result is an error, as far as it says so.
     failed: bool = False
-    """Whether the result is an error, as far as it says so."""
+    #: Unknown keys.
     other: dict[str, str] = {}
-    """Unknown keys."""
 
     @property
     def argument_text(self) -> str:
@@ -91,24 +91,24 @@ class Call(msgspec.Struct, kw_only=True):
 class Turn(msgspec.Struct, kw_only=True):
     """One turn of a conversation."""
 
+    #: The `turn_idx`; for outputs of a single turn, the position.
     number: int
-    """The `turn_idx`; for outputs of a single turn, the position."""
+    #: `system`, `user`, `assistant`, `tool`, or any other word of the record.
     role: str
-    """`system`, `user`, `assistant`, `tool`, or any other word of the record."""
+    #: What was said.
     text: str
-    """What was said."""
+    #: The `reasoning_trace`.
     reasoning: str = ""
-    """The `reasoning_trace`."""
+    #: The tools that it called.
     calls: list[Call] = []
-    """The tools that it called."""
+    #: The id of the call whose result it is; several with commas in between.
     answers_call: str | None = None
-    """The id of the call whose result it is; several with commas in between."""
+    #: Whether the text is the `result` of an earlier call, and need not be shown twice.
     is_result: bool = False
-    """Whether the text is the `result` of an earlier call, and need not be shown twice."""
+    #: Whether it is the result of a tool, and an error as far as it says so.
     failed: bool = False
-    """Whether it is the result of a tool, and an error as far as it says so."""
+    #: Unknown keys.
     other: dict[str, str] = {}
-    """Unknown keys."""
 
 
 class Transcript(msgspec.Struct, kw_only=True):

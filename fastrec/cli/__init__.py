@@ -25,7 +25,7 @@ from fastrec.errors import NO_MEMORY, FastrecError, did_you_mean, is_out_of_memo
 COMMANDS = {
     "Make": {
         "normalize": "normalize",
-        "import": "normalize",
+        "import": "import_logs",
         "score": "results",
         "generate": "tools",
     },
@@ -102,18 +102,17 @@ class _Commands(click.Group):
         command: click.Command = getattr(module, python_name(cmd_name))
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        from fastrec.cli.options import parameter_tables
+
         width = max(map(len, _MODULES))
-        for heading, names in COMMANDS.items():
-            commands = {name: self.get_command(ctx, name) for name in names}
+        for heading, modules in COMMANDS.items():
+            rows = [
+                (name.ljust(width), parameter_tables(module)[python_name(name)]["summary"])
+                for name, module in modules.items()
+            ]
             with formatter.section(heading):
-                formatter.write_dl(
-                    [
-                        (name.ljust(width), command.get_short_help_str(limit=100))
-                        for name, command in commands.items()
-                        if command
-                    ]
-                )
+                formatter.write_dl(rows)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         word = args[0]
@@ -202,8 +201,10 @@ def script() -> None:
     modules have registered to be done at exit is done.
     """
     _open_closed_streams()
-    # Allocations between two collections: with 700, collecting takes 10 % of the start.
-    gc.set_threshold(50_000)
+    # Allocations between two collections: with 700 or 50,000, collecting takes 10 % of the start.
+    gc.set_threshold(200_000)
+    # The library below numpy would have a thread for each core, which wait for work in a loop.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.meta_path.insert(0, _WithoutPandas)
     try:
         main()

@@ -28,7 +28,7 @@ from fastrec.cli.console import (
 )
 from fastrec.cli.options import command
 from fastrec.cli.output import print_answer, run_reading
-from fastrec.cli.tables import Spelling, table_lines, table_of
+from fastrec.cli.tables import Spellings, table_lines, table_of
 from fastrec.errors import FastrecError, counted, listed
 from fastrec.wording import (
     NONE,
@@ -192,7 +192,7 @@ class AnswerPrinter:
             self._fold(indent, "reasoning: {reasoning:character}", turn)
         elif turn.reasoning:
             say("{:dim}", f"{indent}reasoning")
-            self._lines(turn.reasoning, f"{indent}  ", dim=True)
+            self._text(turn.reasoning, f"{indent}  ", dim=True)
         if turn.role == "system" and not self._full:  # it is long, and the same for all models
             self._fold(indent, "{text:character}", turn)
         elif turn.text:
@@ -217,7 +217,7 @@ class AnswerPrinter:
         if call.result is not None:
             line = "{indent}← {word:dim}{good:/ failed}"
             say(line, indent=indent, word="result", good=not call.failed)
-            self._lines(call.result, f"{indent}    ")
+            self._text(call.result, f"{indent}    ")
 
     def _line(self, text: str, head: str, *, failed: bool = False) -> None:
         """Print as much of a text as fits on one line."""
@@ -241,35 +241,36 @@ class AnswerPrinter:
         self._has_cut = True
         say("{:dim}", indent + spell(template, item, **values))
 
-    def _text(self, text: str, indent: str, most: tuple[int, int], label: str = "") -> None:
+    def _text(
+        self,
+        text: str,
+        indent: str,
+        most: tuple[int, int] = (0, 0),
+        label: str = "",
+        *,
+        dim: bool = False,
+    ) -> None:
         """Print a text after a label.
 
         At most this many characters and lines of it, unless it is printed in full.
         """
         chars, lines = (len(text), None) if self._full else most
-        shown = self._wrapped(label + text[:chars], indent)
+        width = self._width and max(self._width - len(indent), 10)
+        pieces = (piece for line in safe_lines(label + text[:chars]) for piece in wrap(line, width))
+        shown = [f"{indent}{piece}".rstrip() for piece in pieces]
         is_cut = len(text) > chars or (lines is not None and len(shown) > lines)
         shown = shown[:lines]
         while is_cut and shown and not shown[-1]:
             shown.pop()
         if shown:
-            print_lines(shown)
+            block = "\n".join(shown)  # at once: there can be a million lines
+            click.echo(click.style(block, dim=True) if dim else block)
         if is_cut:
             self._fold(indent, "… {:character} in all", text)
 
     def _values(self, values: dict[str, str], indent: str, *, dim: bool = True) -> None:
         for name, value in values.items():
-            self._lines(f"{name}: {value}", indent, dim=dim)
-
-    def _lines(self, text: str, indent: str, *, dim: bool = False) -> None:
-        """Print a whole text, all at once: it can have a million lines."""
-        lines = "\n".join(self._wrapped(text, indent))
-        click.echo(click.style(lines, dim=True) if dim else lines)
-
-    def _wrapped(self, text: str, indent: str) -> list[str]:
-        width = self._width and max(self._width - len(indent), 10)
-        pieces = (piece for line in safe_lines(text) for piece in wrap(line, width))
-        return [f"{indent}{piece}".rstrip() for piece in pieces]
+            self._text(f"{name}: {value}", indent, dim=dim)
 
 
 def _headline(answer: ShownAnswer, graded: Collection[str | None]) -> str:
@@ -498,7 +499,7 @@ def _points(scope: ComparedEvaluation, difference: float | None) -> float | None
 
 
 _GRADED = "* graded: mean scores; higher is better, where no ↓ says that lower is"
-_COMPARED: dict[str, Spelling] = {
+_COMPARED: Spellings = {
     "evaluation": _marked_title,
     "A": lambda scope: value_text(scope.a, graded=scope.graded),
     "B": lambda scope: value_text(scope.b, graded=scope.graded),

@@ -34,13 +34,14 @@ if TYPE_CHECKING:
     from fastrec.commands.validate import UpgradeReport, Validation
     from fastrec.commands.verify import Verification
     from fastrec.judge.findings import FindingGroup
+    from fastrec.parameters import Names
 
 _MOST_GROUPS = 20  # more do not fit on a screen
 _Remarks = tuple[str, Sequence[str]]  # at the end of a line, and below it
 
 
 @command()
-def validate(paths: tuple[str, ...], strict: bool, **options: Any) -> None:
+def validate(paths: Names, strict: bool, **options: Any) -> None:
     """Check every record of shards against the schema.
 
     PATHS are files, directories (searched for *.jsonl*), quoted patterns, or - for standard input.
@@ -111,7 +112,7 @@ def _print_upgrade(upgrade: UpgradeReport) -> None:
 
 
 @command()
-def check_pairs(directories: tuple[str, ...], allow_warnings: bool, jobs: int) -> None:
+def check_pairs(directories: Names, allow_warnings: bool, jobs: int) -> None:
     """Check aggregates (`<uuid>.json`) against their samples files (`<uuid>_samples.jsonl`).
 
     DIR is any directory of a datastore, `data/<collection>/<developer>/<model>/` or
@@ -190,7 +191,7 @@ def _print_counts(report: PairCheck, is_ok: bool) -> None:
 
 
 @command()
-def rejects(corpus: str, code: tuple[str, ...], extract: str | None) -> None:
+def rejects(corpus: str, code: Names, extract: str | None) -> None:
     """List the rejected lines of CORPUS, or extract them.
 
     Each line is listed under its first error, which is also how the summary counts it, with the
@@ -223,7 +224,7 @@ def rejects(corpus: str, code: tuple[str, ...], extract: str | None) -> None:
             _print_extracted(result, extract)
 
 
-def _print_rejects(rejects: Rejects, code: tuple[str, ...]) -> None:
+def _print_rejects(rejects: Rejects, code: Names) -> None:
     if not rejects.lines:
         click.echo(f"no line was rejected{' as ' if code else ''}{' or '.join(code)}")
         return

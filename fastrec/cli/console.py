@@ -19,7 +19,6 @@ Text is measured, cut and wrapped by the columns that it takes on a terminal, no
 import contextlib
 import os
 import re
-import shutil
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -210,7 +209,13 @@ def terminal_width() -> int | None:
 
     None if stdout is no terminal, where lines may have any length.
     """
-    return max(shutil.get_terminal_size().columns, 20) if sys.stdout.isatty() else None
+    return max(terminal_columns(), 20) if sys.stdout.isatty() else None
+
+
+def terminal_columns() -> int:
+    from shutil import get_terminal_size  # with bz2 and lzma, which take some milliseconds
+
+    return get_terminal_size().columns
 
 
 def safe_lines(text: str) -> list[str]:

@@ -3,12 +3,13 @@
 `parameters/MODULE.toml` lists the parameters of the commands of a module, in the order of the help:
 
     corpus = "shared"                   a parameter of `parameters/shared.toml`, the same everywhere
+    prices = "required"                 such a parameter that this command needs
     filters = "shared"                  all parameters of `parameters/filters.toml`
     "--limit N" = "At most N records."  an option, spelled as in a usage line, and its help
     "--seed".default = 0                the help and other settings of an option
     question = {}                       an argument, and its settings
     format = ["text", "json"]           --format with these choices
-    from_ = "own"                       what the module gives to `command` by this name
+    options = "own"                     the parameters that the module gives to `command`
 """
 
 from __future__ import annotations
@@ -16,16 +17,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import tomllib
-from collections.abc import Callable
-from functools import cache, partial
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from pkgutil import get_data
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fastrec.cli.output import Output
+from fastrec.cli.tables import read_data
 from fastrec.errors import UsageError
 from fastrec.parameters import CORES, FILTERS
 
@@ -36,26 +36,6 @@ _Command = Callable[..., Any]
 _Decorator = Callable[[_Command], Any]
 
 
-class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A number of bytes: `65536`, `512M`, `2GiB`; K, M, G and T are powers of 1,024."""
-
-    name = "size"
-    _PATTERN = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(?:([KMGT])(?:i?B)?|B)?", re.IGNORECASE)
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        if isinstance(value, int):
-            return value
-        match = self._PATTERN.fullmatch(str(value).strip())
-        if not match:
-            self.fail(
-                f"{value!r} is not a size; use a number of bytes, or a unit: 512M, 2GiB", param, ctx
-            )
-        unit = 1024 ** (" KMGT".index(match[2].upper()) if match[2] else 0)
-        return int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
-
-
 class Count(click.IntRange):
     name = "integer"  # click's own name would read "not a valid integer range" in a message
 
@@ -64,42 +44,53 @@ class Number(click.FloatRange):
     name = "number"
 
 
-class Percentage(Number):
-    """A percentage, with or without its sign."""
+class Parsed(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """What a function makes of a text; it refuses one with a UsageError."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        text: Any = value.strip().removesuffix("%") if isinstance(value, str) else value
-        return super().convert(text, param, ctx)
-
-
-class Checked(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Text that a function accepts; the command gets it as it was given."""
-
-    def __init__(self, name: str, check: Callable[[str], None]) -> None:
+    def __init__(self, name: str, parse: Callable[[str], object]) -> None:
         self.name = name
-        self._check = check
+        self._parse = parse
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
+    ) -> object:
         try:
-            self._check(str(value))
+            return self._parse(str(value))
         except UsageError as exc:
             self.fail(str(exc), param, ctx)
-        return str(value)
 
 
-def _check_repairs(names: str) -> None:
+def parse_size(text: str) -> int:
+    """The bytes of `65536`, `512M` or `2GiB`; K, M, G and T are powers of 1,024."""
+    match = re.fullmatch(_SIZE, text.strip())
+    if not match:
+        raise UsageError(f"{text!r} is not a size; use a number of bytes, or a unit: 512M, 2GiB")
+    unit = 1024 ** (" KMGT".index(match[2].upper()) if match[2] else 0)
+    return int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
+
+
+_SIZE = r"(?i)(\d{1,18}(?:\.\d{1,18})?)\s*(?:([KMGT])(?:i?B)?|B)?"
+
+
+def parse_percentage(text: str) -> float:
+    """A percentage, with or without its sign."""
+    digits: Any = text.strip().removesuffix("%")
+    return Number(0, 100).convert(digits, None, None)
+
+
+def _check_repairs(names: str) -> str:
     from fastrec.filters import field_names
     from fastrec.judge.repair import repair_codes
 
     repair_codes(field_names("repair", names))
+    return names
 
 
-def _check_max_rejects(number: str) -> None:
+def _check_max_rejects(number: str) -> str:
     from fastrec.normalize.options import parse_max_rejects
 
     parse_max_rejects(number)
+    return number
 
 
 _OWN = "Options"
@@ -110,11 +101,11 @@ def options_by_heading(
 ) -> dict[str, list[click.Option]]:
     """Return the options of a command below the headings of its help, in their order."""
     options = [option for option in command.get_params(context) if isinstance(option, click.Option)]
-    headings: dict[str, list[str]] = parameter_tables("headings")["options"]
-    if set(FILTERS) <= {option.name for option in options}:
-        headings = {_OWN: [], "Filters": list(FILTERS)} | headings
+    headings = {_OWN: [], "Filters": [*FILTERS]} | parameter_tables("headings")["options"]
+    if not set(FILTERS) <= {option.name for option in options}:
+        del headings["Filters"]
     heading_of = {name: heading for heading, names in headings.items() for name in names}
-    by_heading: dict[str, list[click.Option]] = {_OWN: [], **{heading: [] for heading in headings}}
+    by_heading: dict[str, list[click.Option]] = {heading: [] for heading in headings}
     for option in options:
         name = option.opts[-1].removeprefix("--").replace("-", "_")
         by_heading[heading_of.get(name, _OWN)].append(option)
@@ -139,7 +130,7 @@ class Command(click.Command):
                 formatter.write_dl(list(filter(None, records)))
 
 
-def command(cls: type[Command] = Command, **own: _Decorator) -> Callable[[_Command], click.Command]:
+def command(own: Mapping[str, Any] = {}) -> Callable[[_Command], click.Command]:
     """Make a command: its help is the docstring, and its parameters are those of its table."""
 
     def make(function: _Command) -> click.Command:
@@ -149,26 +140,26 @@ def command(cls: type[Command] = Command, **own: _Decorator) -> Callable[[_Comma
             table["verbose"] = "shared"
         parameters: dict[str, Any] = {}
         for name, about in table.items():
-            is_list = name == "filters"
-            parameters |= parameter_tables(name)[name] if is_list else {name: about}
+            if name == "filters":
+                parameters |= parameter_tables(name)[name]
+            else:
+                parameters |= own if about == "own" else {name: about}
         for name, about in reversed(parameters.items()):  # click reverses their order, too
-            function = (own[name] if about == "own" else parameter(name, about))(function)
-        return click.command(cls=cls, short_help=summary)(function)
+            function = parameter(name, about)(function)
+        return click.command(cls=Command, short_help=summary)(function)
 
     return make
 
 
-@cache
 def parameter_tables(module: str) -> dict[str, dict[str, Any]]:
-    data = get_data("fastrec.cli", f"parameters/{module}.toml")
-    assert data
-    return tomllib.loads(data.decode())
+    return read_data(f"parameters/{module}")
 
 
 def parameter(name: str, about: Any) -> _Decorator:
     """Make a parameter from its entry in the table of a command."""
-    if about == "shared":
-        about = dict(parameter_tables("shared")[name])
+    if about in ("shared", "required"):
+        needed = {"required": True} if about == "required" else {}
+        about = parameter_tables("shared")[name] | needed
         name = about.pop("usage")
     if name == "format":
         formats = parameter_tables("headings")["formats"]
@@ -192,7 +183,7 @@ _TYPES: dict[str, click.ParamType | None] = {  # type: ignore[type-arg,unused-ig
     "FILE": click.Path(),
     "DIR": click.Path(),
     "PATH": click.Path(),
-    "SIZE": Size(),
+    "SIZE": Parsed("size", parse_size),
     "PERCENT": Number(0, 100),
     "SHARE": Number(0, 1),
     "P": Number(0, 1),
@@ -202,12 +193,12 @@ _TYPES: dict[str, click.ParamType | None] = {  # type: ignore[type-arg,unused-ig
     "decimals": Count(0, 9),
     "difference": Number(0, 100, min_open=True),
     "loss": Number(min=0),
-    "percentage": Percentage(0, 100),
+    "percentage": Parsed("number", parse_percentage),
     "file": click.Path(dir_okay=False),
     "file or -": click.Path(dir_okay=False, allow_dash=True),
     "path or -": click.Path(allow_dash=True),
-    "repairs": Checked("names", _check_repairs),
-    "N|N%": Checked("N|N%", _check_max_rejects),
+    "repairs": Parsed("names", _check_repairs),
+    "N|N%": Parsed("N|N%", _check_max_rejects),
     "like the default": None,
 }
 

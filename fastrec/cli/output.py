@@ -87,12 +87,11 @@ def run_reading(run: Callable[..., _Result], /, *arguments: Any, **options: Any)
         return run_with_progress(run, *arguments, **options)
 
 
-def csv_text(
-    rows: Sequence[_Row], names: Iterable[str] = (), spell: Callable[[str], str] = safe
-) -> str:
-    """Return rows as CSV: these columns, or all. `spell` is applied to text."""
+def print_csv(rows: Sequence[_Row], names: Iterable[str] = ()) -> None:
+    """Print these columns of rows as CSV, or all: on a terminal, with escapes."""
     from fastrec.csv_writer import CsvWriter
 
+    spell = safe if sys.stdout.isatty() else str
     names = list(names) or (list(rows[0]) if rows else [])
     out = io.StringIO()
     writer = CsvWriter(out, raw_cells=asked().raw_cells)
@@ -101,7 +100,8 @@ def csv_text(
         values = (row[name] for name in names)
         cells = (str(value).lower() if isinstance(value, bool) else value for value in values)
         writer.writerow([spell(cell) if isinstance(cell, str) else cell for cell in cells])
-    return out.getvalue()
+    # Of text, click would remove escape sequences, which are part of the values.
+    click.echo(out.getvalue().encode(errors="backslashreplace"), nl=False)
 
 
 _TABLES: dict[str, Callable[..., Iterable[str]]] = {
@@ -130,7 +130,7 @@ def print_answer(
         if output_format in printers:
             printers[output_format]()
         elif output_format == "csv":
-            click.echo(csv_text(found.rows(), described(table, "csv")), nl=False)
+            print_csv(found.rows(), described(table, "csv"))
         elif output_format == "json":
             print_json(found)
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +21,12 @@ from fastrec.cli.console import (
     width_of,
 )
 from fastrec.cli.options import command
-from fastrec.cli.output import asked, csv_text, print_answer, run_reading
+from fastrec.cli.output import asked, print_answer, run_reading
 from fastrec.cli.tables import (
     Column,
     Section,
-    Spelling,
+    Spellings,
     Table,
-    described,
     legend_lines,
     make_table,
     more_rows,
@@ -298,15 +296,8 @@ def questions(corpus: str, **options: Any) -> None:
     print_answer(
         result,
         text=lambda: (_print_ids if options["missing"] else _print_questions)(result),
-        csv=lambda: _print_csv(result),
+        table="questions",
     )
-
-
-def _print_csv(result: Questions) -> None:
-    names = described("questions", "csv")
-    text = csv_text(result.rows(), names, safe if sys.stdout.isatty() else str)
-    # Of text, click would remove escape sequences, which are part of the values.
-    click.echo(text.encode(), nl=False)
 
 
 def _print_ids(result: Questions) -> None:
@@ -337,7 +328,7 @@ def _print_questions(result: Questions) -> None:
     print_lines([*lines, *legend_lines(others_in_words(result.others))])
 
 
-_QUESTION: dict[str, Spelling] = {
+_QUESTION: Spellings = {
     "sample": lambda question: clip(safe(str(question.sample_id)), _SAMPLE),
     "right": lambda question: (
         spell("{right:g} of {models:,}", question) if question.models else NONE

@@ -14,9 +14,9 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from shutil import get_terminal_size
+from dataclasses import dataclass
 
-from fastrec.cli.console import spell, status_line
+from fastrec.cli.console import spell, status_line, terminal_columns
 from fastrec.progress import Progress
 
 _INTERVAL = 0.1  # seconds between two drawings
@@ -50,8 +50,7 @@ class ProgressLine(Progress):
         self._later = list(stages)  # that are expected after this one
         self._stage = _Stage("", 0, clock())
         self._before = 0.0  # the share of the whole command that was done when this stage began
-        self._work = 0.0  # bytes of earlier stages, times their cost
-        self._seconds = 0.0  # that they took
+        self._origin = clock(), 0.0  # when the work began, and the share that was done then
         self._bytes = 0  # of earlier stages
         self._rejected = 0  # lines
         self._drawn = 0.0
@@ -72,6 +71,7 @@ class ProgressLine(Progress):
         self._stage.reused += size
         self._stage.begin = self._clock()
         self._draw()
+        self._origin = self._stage.begin, self.share
 
     def advance(self, size: int, records: int, rejects: int) -> None:
         self._stage.done += size
@@ -85,25 +85,17 @@ class ProgressLine(Progress):
         stage.total = stage.done + stage.reused
         self._update()
         self._before = self.share
-        self._work += stage.cost * stage.done
         self._bytes += stage.total
-        self._seconds += self._clock() - stage.begin
         self._stage = _Stage("", 0, self._clock())
         self.erase()
 
     def seconds_left(self) -> float | None:
         """Estimate the remaining time of the whole command; None if it is too early."""
-        stage = self._stage
-        if self.share < _LEAST_SHARE or not stage.total or not stage.done + self._work:
+        began, reused = self._origin
+        done = self.share - reused
+        if self.share < _LEAST_SHARE or not done:
             return None
-        seconds = self._clock() - stage.begin
-        work = stage.cost * stage.done
-        pace = (self._seconds + seconds) / (self._work + work)
-        # The further this stage is, the more its own pace counts for the rest of it.
-        own = seconds / work if work else pace
-        share = stage.share
-        rest = stage.cost * (1 - share) * (own * share + pace * (1 - share))
-        return stage.total * (rest + self._later_cost() * pace)
+        return (self._clock() - began) * (1 - self.share) / done
 
     def erase(self) -> None:
         self._show("")
@@ -139,7 +131,7 @@ class ProgressLine(Progress):
             pace=stage.records / elapsed,
             rejected=self._rejected,
         )
-        self._show(text[: max(get_terminal_size().columns - 1, 20)])
+        self._show(text[: max(terminal_columns() - 1, 20)])
 
     def _show(self, text: str) -> None:
         with contextlib.suppress(OSError):  # a terminal that was closed must not stop the run
@@ -147,13 +139,18 @@ class ProgressLine(Progress):
             sys.stderr.flush()
 
 
+@dataclass
 class _Stage:
-    def __init__(self, name: str, total: int, begin: float) -> None:
-        self.name = name
-        self.total = total
-        self.begin = begin
-        self.cost = _COSTS.get(name, 1.0)
-        self.done = self.reused = self.records = 0
+    name: str
+    total: int
+    begin: float
+    done: int = 0
+    reused: int = 0
+    records: int = 0
+
+    @property
+    def cost(self) -> float:
+        return _COSTS.get(self.name, 1.0)
 
     @property
     def share(self) -> float:

@@ -17,10 +17,10 @@ import click
 
 from fastrec.cli.console import clip, print_notice, spell, terminal_width
 from fastrec.cli.options import command
-from fastrec.cli.output import csv_text, print_answer, run_reading
+from fastrec.cli.output import print_answer, print_csv, run_reading
 from fastrec.cli.tables import (
     Section,
-    Spelling,
+    Spellings,
     Table,
     described,
     make_table,
@@ -31,12 +31,12 @@ from fastrec.errors import counted
 
 if TYPE_CHECKING:
     from fastrec.answers.items import EvaluationItems, Item
+    from fastrec.answers.similar_names import SimilarModels
     from fastrec.commands.corrected import CorrectedModel
     from fastrec.commands.items import Items
     from fastrec.commands.overlap import Overlap
     from fastrec.commands.overlap.evaluations import SharedQuestions
     from fastrec.commands.overlap.joins import EvaluationJoins, QuestionGroup
-    from fastrec.commands.overlap.names import SimilarModels
     from fastrec.commands.score import Scored, ScoreExample
     from fastrec.statistics.calibration import Calibration
     from fastrec.summary.document import ModelRecipes
@@ -44,14 +44,6 @@ if TYPE_CHECKING:
 _MOST_SHARED = 50
 _MOST_PAIRS = 10  # more do not fit on a screen
 _MOST_CHARS = 30  # of a text in a table
-
-
-def _run(run: Any, corpus: str, **options: Any) -> Any:
-    """Run a command that needs prices or a confidence, which other commands may have."""
-    for name in ("prices", "confidence"):
-        if options.get(name, "") is None:
-            raise click.UsageError(f"Missing option '--{name}'.")
-    return run_reading(run, corpus, **options)
 
 
 @command()
@@ -82,7 +74,7 @@ def overlap(corpus: str, by: str, **options: Any) -> None:
     """
     from fastrec.commands.overlap import overlap as run
 
-    found = _run(run, corpus, by=by, **options)
+    found = run_reading(run, corpus, by=by, **options)
     print_answer(found, _overlap_sections(found), table=by)
 
 
@@ -114,7 +106,7 @@ def _pairs_table(joins: EvaluationJoins) -> Table:
     from fastrec.commands.overlap.joins import REASONS
 
     groups = joins.groups
-    own: dict[str, Spelling] = {
+    own: Spellings = {
         "model": lambda pair: _spelled(groups[pair.first]),
         "other model": lambda pair: _spelled(groups[pair.second]),
         "questions": lambda pair: f"{groups[pair.first].questions:,}",
@@ -155,7 +147,7 @@ def _spelled(group: QuestionGroup) -> str:
 
 def _shared_section(pairs: Sequence[SharedQuestions]) -> Section:
     shown = [pair for pair in pairs if pair.examples]
-    own: dict[str, Spelling] = {
+    own: Spellings = {
         "example": lambda pair: str(pair.examples[0].sample_id),
         "in the other": lambda pair: str(pair.examples[0].other_sample_id),
     }
@@ -217,7 +209,7 @@ def costs(corpus: str, **options: Any) -> None:
     from fastrec.answers.costs import total_costs
     from fastrec.commands.costs import costs as run
 
-    found = _run(run, corpus, **options)
+    found = run_reading(run, corpus, **options)
     names, rows, notes = total_costs(found.costs)
     evaluations = {cost.evaluation_name for cost in found.costs}
     about = spell("{rows:model}, {evaluations:evaluation}", rows=rows, evaluations=evaluations)
@@ -248,7 +240,7 @@ def calibration(corpus: str, **options: Any) -> None:
     """
     from fastrec.commands.calibration import calibration as run
 
-    found = _run(run, corpus, **options)
+    found = run_reading(run, corpus, **options)
     sections = _by_scope(found.models, _calibration_section)
     print_answer(found, sections, table="calibration")
 
@@ -301,7 +293,7 @@ def corrected(corpus: str, **options: Any) -> None:
     """
     from fastrec.commands.corrected import corrected as run
 
-    found = _run(run, corpus, **options)
+    found = run_reading(run, corpus, **options)
     print_answer(found, _by_scope(found.models, _corrected_section), table="corrected")
     if options["labels"]:
         counts = "{labels:label}, {unused:,} that fit no answer; {unfilled:line} without a verdict"
@@ -354,8 +346,8 @@ def score(corpus: str, dry_run: bool, **options: Any) -> None:
 
 def _score_sections(scored: Scored, *, dry_run: bool) -> Iterator[Section]:
     scope_of = attrgetter("evaluation_name", "rule")
-    for scope in dict.fromkeys(map(scope_of, scored.models)):
-        models = [model for model in scored.models if scope_of(model) == scope]
+    for scope, group in groupby(scored.models, key=scope_of):
+        models = list(group)
         answers = sum(model.records for model in models)
         about = spell("{models:model}, {answers:answer}", models=models, answers=answers)
         notes = []
@@ -424,7 +416,7 @@ def _print_csv(found: Items) -> None:
     questions = [question for scope in found.evaluations for question in scope.questions]
     flags = [{"flags": " ".join(question.flags)} for question in questions]
     rows = [row | more for row, more in zip(found.rows(), flags, strict=True)]
-    click.echo(csv_text(rows, described("items", "csv")), nl=False)
+    print_csv(rows, described("items", "csv"))
 
 
 def _item_sections(found: Items, limit: int) -> Iterator[Section]:
@@ -446,7 +438,7 @@ def _agreed(question: Item) -> str:
     return f"{value} ({question.agreed_by:,})" if question.agreed_value else ""
 
 
-_SUSPECT: dict[str, Spelling] = {
+_SUSPECT: Spellings = {
     "sample": lambda question: str(question.sample_ids[0]),
     "reference": lambda question: clip(_one_line(" | ".join(question.references)), _MOST_CHARS),
     "strong models say": _agreed,

@@ -7,6 +7,7 @@ named may come with somebody else's directory, so it cannot choose where the wor
 """
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +51,8 @@ def _find(path: str | None) -> tuple[str, dict[str, Any]]:
         path = "fastrec.toml"
     if path is not None:
         return shown(path), read_toml(path, "the settings")
-    if Path("pyproject.toml").exists():
-        try:
-            tool = read_toml("pyproject.toml", "the settings").get("tool", {})
-        except UsageError:
-            return "", {}  # other tools report a broken pyproject.toml
+    with suppress(UsageError):  # there is none, or it is broken, which other tools report
+        tool = read_toml("pyproject.toml", "the settings").get("tool", {})
         if isinstance(tool, dict) and isinstance(tool.get("fastrec"), dict):
             return "[tool.fastrec] in pyproject.toml", tool["fastrec"]
     return "", {}

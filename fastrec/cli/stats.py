@@ -8,8 +8,6 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from fastrec.cli.console import (
     allow_broken_pipe,
     exit_if_incomplete,
@@ -19,10 +17,10 @@ from fastrec.cli.console import (
     safe,
 )
 from fastrec.cli.options import command
-from fastrec.cli.output import asked, csv_text, print_answer, run_reading, warn_of_terminal
+from fastrec.cli.output import asked, print_answer, print_csv, run_reading, warn_of_terminal
 from fastrec.cli.tables import (
     Section,
-    Spelling,
+    Spellings,
     Table,
     described,
     escaped,
@@ -56,7 +54,7 @@ def _interval(low: float | None, high: float | None, digits: int | None) -> str:
     return "" if low is None or high is None else f"{100 * low:.{decimals}f}–{high:.{decimals}%}"
 
 
-def _columns(digits: int | None) -> dict[str, Spelling]:
+def _columns(digits: int | None) -> Spellings:
     """The columns with their spellings."""
     score = ".4g" if digits is None else f".{digits + 2}f"
     formats = {
@@ -94,7 +92,7 @@ def _sections(found: Stats, most: int | None) -> Iterator[Section]:
 
 
 def _legends(found: Stats, most: int | None) -> Iterator[Sequence[str]]:
-    from fastrec.commands.overlap.names import probable_pairs
+    from fastrec.answers.similar_names import probable_pairs
     from fastrec.summary.present_ranking import facts_in_words, legend
 
     yield legend(found)
@@ -122,7 +120,7 @@ def _models_table(found: Stats, evaluation: EvaluationStats, models: Sequence[Mo
     if found.repeats_as != "mean":
         headings["accuracy"] = found.repeats_as
     digits = asked().digits
-    spellings: dict[str, Spelling] = {}
+    spellings: Spellings = {}
     for name, spelling in _columns(digits).items():
         if name == "accuracy":
             spellings |= {how: partial(_of_series, how, digits) for how in models[0].series}
@@ -155,7 +153,7 @@ def _print_csv(found: Stats) -> None:
             row |= {name: attrgetter(fields.get(name, name))(model) for name in columns}
             rows.append(row | model.series)
             series |= dict.fromkeys(model.series)
-    click.echo(csv_text(rows, [*described("stats", "csv"), *series]), nl=False)
+    print_csv(rows, [*described("stats", "csv"), *series])
 
 
 @command()

@@ -7,8 +7,8 @@ title and notes. CSV has columns of its own, with numbers in full precision.
 
 from __future__ import annotations
 
+import math
 import re
-import shutil
 import sys
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +22,7 @@ from fastrec.cli.console import (
     safe,
     spell,
     styled,
+    terminal_columns,
     width_of,
 )
 from fastrec.errors import counted
@@ -89,18 +90,20 @@ def make_table(
 
 
 Spelling = str | Callable[[Any], str]  # a template of `spell`, or a function of the item
+Spellings = dict[str, Spelling]  # by column
 
 
 @cache
-def _descriptions() -> dict[str, Any]:
-    data = get_data("fastrec.cli", "tables.toml")
+def read_data(name: str) -> dict[str, Any]:
+    """Read a TOML file beside this module."""
+    data = get_data("fastrec.cli", f"{name}.toml")
     assert data
     return tomllib.loads(data.decode())
 
 
 def described(table: str, key: str) -> Any:
     """What `tables.toml` says about a table: its columns, for example."""
-    return _descriptions().get(table, {}).get(key, {})
+    return read_data("tables").get(table, {}).get(key, {})
 
 
 def table_of(
@@ -113,7 +116,7 @@ def table_of(
 
     `own` has the spellings of columns without a template, and of further columns.
     """
-    spellings: dict[str, Spelling] = described(name, "columns") | own
+    spellings: Spellings = described(name, "columns") | own
     names = [column for column in spellings if column not in without]
     rows = [[spelled(spellings[column], item) for column in names] for item in items]
     return make_table(names, rows, described(name, "left"), list(described(name, "hidden")))
@@ -127,12 +130,11 @@ def table_lines(table: Table) -> Iterator[str]:
     """Yield the lines of a table, without the columns that a narrow terminal has no room for."""
     texts = [list(map(safe, column.texts)) for column in table]
     widths = [max(map(width_of, cells)) for cells in texts]
-    excess = sum(2 + width for width in widths if width) - shutil.get_terminal_size().columns
+    most = terminal_columns() if sys.stdout.isatty() else math.inf
+    excess = sum(2 + width for width in widths if width) - most
     hidden = set()
     for _, number in sorted(
-        (column.hidden, number)
-        for number, column in enumerate(table)
-        if column.hidden is not None and sys.stdout.isatty()
+        (column.hidden, number) for number, column in enumerate(table) if column.hidden is not None
     ):
         if excess > 0:
             excess -= 2 + widths[number]

@@ -14,8 +14,8 @@ from fastrec.statistics.calibration import Calibration
 class Calibrations(Tabular):
     """How well models know which of their answers are right."""
 
+    #: By evaluation, metric and model.
     models: list[Calibration]
-    """By evaluation, metric and model."""
 
 
 def calibration(

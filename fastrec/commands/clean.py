@@ -19,7 +19,6 @@ from operator import attrgetter
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
 from fastrec.corpus.lock import locked
 from fastrec.corpus.output import CORPUS, work_root_of
@@ -34,27 +33,27 @@ from fastrec.storage.local import scratch_directory
 class RemovedWork(msgspec.Struct):
     """A directory that was removed, or unpublished files that were removed from the output."""
 
+    #: Path of the directory.
     path: str
-    """Path of the directory."""
+    #: Number of files.
     files: int
-    """Number of files."""
+    #: Bytes that were freed; files of the corpus do not count.
     bytes: int
-    """Bytes that were freed; files of the corpus do not count."""
 
 
 class Cleaned(Tabular, kw_only=True):
     """What `clean` removed."""
 
+    #: Path of the output.
     output: str
-    """Path of the output."""
+    #: Whether nothing was removed, only listed.
     dry_run: bool
-    """Whether nothing was removed, only listed."""
+    #: Directories, and unpublished files; with `--dry-run`, those that would be removed.
     removed: list[RemovedWork]
-    """Directories, and unpublished files; with `--dry-run`, those that would be removed."""
+    #: Bytes that were freed.
     bytes: int
-    """Bytes that were freed."""
+    #: Unpublished files in a store, which a run may yet publish.
     left: list[str]
-    """Unpublished files in a store, which a run may yet publish."""
 
 
 def clean(
@@ -84,7 +83,7 @@ def clean(
     return Cleaned(
         output=utf8(target),
         dry_run=dry_run,
-        removed=[replace(work, path=utf8(work.path)) for work in removed],
+        removed=removed,
         bytes=sum(work.bytes for work in removed),
         left=list(map(utf8, left)),
     )
@@ -92,14 +91,14 @@ def clean(
 
 def _clean_local(output: str, work_dir: str | None, *, dry_run: bool) -> list[RemovedWork]:
     target = Path(output).resolve()
+    not_a_corpus = f"{shown(output)} is not a corpus"
     if not target.name:
-        raise UsageError(f"{shown(output)} is not a corpus")
+        raise UsageError(not_a_corpus)
     if not target.parent.is_dir():
-        raise UsageError(
-            f"{shown(output)} is not a corpus: there is no directory {shown(str(target.parent))}"
-        )
+        parent = shown(str(target.parent))
+        raise UsageError(f"{not_a_corpus}: there is no directory {parent}")
     if target.exists() and not target.is_dir():
-        raise UsageError(f"{shown(output)} is not a corpus: it is a file")
+        raise UsageError(f"{not_a_corpus}: it is a file")
     beside = LocalOutput(target, CORPUS, work_root_of(output, None))
     work = work_root_of(output, work_dir)
 
@@ -109,16 +108,16 @@ def _clean_local(output: str, work_dir: str | None, *, dry_run: bool) -> list[Re
 
     if not leftovers():
         if target.exists() and any(target.iterdir()) and not (target / CORPUS.marker).exists():
-            raise UsageError(f"{shown(output)} is not a corpus: it holds no {CORPUS.marker}")
+            raise UsageError(f"{not_a_corpus}: it holds no {CORPUS.marker}")
         return []
     shared = locked_work(target, work) if _exists(work) else contextlib.nullcontext()
     with locked(target), shared:
-        if dry_run:
-            return _measured(leftovers())
-        beside.recover()
-        removed = _measured(leftovers())
-        for directory in removed:
-            _remove(directory.path)
+        if not dry_run:
+            beside.recover()
+        works = leftovers()
+        removed = _measured(works)
+        for work in () if dry_run else works:
+            _remove(work)
         return removed
 
 
@@ -147,7 +146,7 @@ def _clean_store(
             if unpublished:  # one request for all of them
                 sizes = {file.path: file.size for file in OBJECT_STORE.find(output)}
                 freed = sum(sizes.get(path, 0) for path in unpublished)
-                removed.append(RemovedWork(output, len(unpublished), freed))
+                removed.append(RemovedWork(utf8(output), len(unpublished), freed))
             if not dry_run:
                 lease.renew()
                 for work in works:
@@ -160,10 +159,7 @@ def _clean_store(
 
 def _exists(directory: str) -> bool:
     """Whether there is a directory; in a store, whether there are files in it."""
-    storage = storage_of(directory)
-    if is_url(directory):
-        return bool(storage.files_in(directory))
-    return storage.is_directory(directory)
+    return storage_of(directory).is_directory(directory)
 
 
 def _measured(directories: Sequence[str]) -> list[RemovedWork]:
@@ -185,7 +181,7 @@ def _measured(directories: Sequence[str]) -> list[RemovedWork]:
                 status.st_size if names.pop(_inode(status), 0) >= status.st_nlink else 0
                 for status in statuses[path]
             ]
-        measured.append(RemovedWork(path, len(sizes), sum(sizes)))
+        measured.append(RemovedWork(utf8(path), len(sizes), sum(sizes)))
     return measured
 
 

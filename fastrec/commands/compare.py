@@ -1,9 +1,9 @@
 """`fastrec compare`: two models on the questions that both have answered."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import chain, islice, permutations, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import Any, Unpack
 
 import msgspec
@@ -18,7 +18,7 @@ from fastrec.answers.choosing import (
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.shown import ShownQuestion, read_question
-from fastrec.answers.table import Query, QuestionRow, Scope
+from fastrec.answers.table import Query, Scope
 from fastrec.answers.values import judged_pairs, value_rows
 from fastrec.errors import NoMatchError, UsageError
 from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_filters
@@ -42,143 +42,143 @@ _Values = Mapping[str, Sequence[Value]]  # by question, the values of both model
 class Example(msgspec.Struct, kw_only=True):
     """A question on which the two models differ."""
 
+    #: The value of A: the share of right answers, or the mean score.
     a: float
-    """The value of A: the share of right answers, or the mean score."""
+    #: The value of B.
     b: float
-    """The value of B."""
+    #: Other models that answered it.
     others: int
-    """Other models that answered it."""
+    #: The mean of theirs.
     others_value: float | None
-    """The mean of theirs."""
+    #: With the answers of both models, those of A first.
     question: ShownQuestion
-    """With the answers of both models, those of A first."""
 
 
 class ComparedEvaluation(ScopeNames, kw_only=True):
     """Two models on an evaluation and metric."""
 
+    #: Whether the metric has scores other than 0 and 1.
     graded: bool
-    """Whether the metric has scores other than 0 and 1."""
+    #: Whether a lower score is better.
     lower_is_better: bool
-    """Whether a lower score is better."""
+    #: Whether the mean score of a model is below 0 or above 1, so that a point is a unit of the
+    #: score.
     other_scale: bool
-    """Whether the mean score of a model is below 0 or above 1, so that a point is a unit of the
-    score."""
+    #: Questions that both answered, which the numbers are about.
     questions: int
-    """Questions that both answered, which the numbers are about."""
+    #: Those that only A answered.
     only_a: int
-    """Those that only A answered."""
+    #: Those that only B answered.
     only_b: int
-    """Those that only B answered."""
+    #: Questions on which A is better.
     wins: int
-    """Questions on which A is better."""
+    #: Questions on which B is better.
     losses: int
-    """Questions on which B is better."""
+    #: The other questions.
     ties: int
-    """The other questions."""
+    #: The accuracy of A, or the mean score of a graded metric.
     a: float | None
-    """The accuracy of A, or the mean score of a graded metric."""
+    #: The same of B.
     b: float | None
-    """The same of B."""
+    #: `a` minus `b`.
     difference: float | None
-    """`a` minus `b`."""
+    #: The test that gave `p` (docs/leaderboard.md#the-test-of-two-models); null if no question was
+    #: compared.
     test: Test | None
-    """The test that gave `p` (docs/leaderboard.md#the-test-of-two-models); null if no question was
-    compared."""
+    #: The p-value: how likely chance alone makes so large a difference.
     p: float | None
-    """The p-value: how likely chance alone makes so large a difference."""
+    #: The p-value adjusted for many tests (docs/leaderboard.md#many-tests).
     p_adjusted: float | None
-    """The p-value adjusted for many tests (docs/leaderboard.md#many-tests)."""
+    #: The smallest difference that would be found (docs/answers.md#two-models).
     detectable: float | None
-    """The smallest difference that would be found (docs/answers.md#two-models)."""
+    #: Questions that it takes to find the observed difference in 80 % of all cases.
     questions_needed: int | None
-    """Questions that it takes to find the observed difference in 80 % of all cases."""
+    #: With `--detect`: the chance to find such a difference (docs/answers.md#two-models).
     chance: float | None
-    """With `--detect`: the chance to find such a difference (docs/answers.md#two-models)."""
+    #: With `--detect`: questions for a chance of 80 %.
     detect_needed: int | None
-    """With `--detect`: questions for a chance of 80 %."""
+    #: The most distinguishing questions.
     examples: list[Example]
-    """The most distinguishing questions."""
+    #: With --group-by: the value of each field, null for records without it; null in totals.
     group: GroupValues | None = None
-    """With --group-by: the value of each field, null for records without it; null in totals."""
+    #: Clusters of the compared questions; without `--cluster`, each question is a cluster.
     clusters: int
-    """Clusters of the compared questions; without `--cluster`, each question is a cluster."""
 
 
 class Uncompared(ScopeNames):
     """An evaluation and metric on which the two models cannot be compared."""
 
+    #: Which of the two models lack records.
     missing: list[str]
-    """Which of the two models lack records."""
 
 
 class Disputed(msgspec.Struct):
     """An answer on which two metrics differ."""
 
+    #: The sample.
     sample_id: int | str
-    """The sample."""
     sample_hash: str
+    #: The model.
     model_id: str
-    """The model."""
+    #: The metric by which it is right.
     right_by: str
-    """The metric by which it is right."""
 
 
 class Agreement(msgspec.Struct, kw_only=True):
     """Two metrics (graders) on the same answers of an evaluation."""
 
+    #: The evaluation.
     evaluation_name: str
-    """The evaluation."""
+    #: Answers that both have judged (docs/answers.md#two-graders), without errors.
     answers: int
-    """Answers that both have judged (docs/answers.md#two-graders), without errors."""
+    #: Answers that only the first metric has judged.
     judged_by_first: int
-    """Answers that only the first metric has judged."""
+    #: Answers that only the second has judged.
     judged_by_second: int
-    """Answers that only the second has judged."""
+    #: Right by both.
     both_right: int
-    """Right by both."""
+    #: Right by the first only.
     only_first: int
-    """Right by the first only."""
+    #: Right by the second only.
     only_second: int
-    """Right by the second only."""
+    #: Wrong by both.
     both_wrong: int
-    """Wrong by both."""
+    #: The share of answers with the same verdict.
     agreement: float | None
-    """The share of answers with the same verdict."""
+    #: Cohen's kappa.
     kappa: float | None
-    """Cohen's kappa."""
+    #: Lower end of the 95 % interval.
     kappa_low: float | None
-    """Lower end of the 95 % interval."""
+    #: Upper end of the 95 % interval.
     kappa_high: float | None
-    """Upper end of the 95 % interval."""
+    #: The first answers on which they differ.
     disputed: list[Disputed]
-    """The first answers on which they differ."""
 
 
 class Comparison(Tabular):
     """Two models on each evaluation and metric; or two metrics on each evaluation that has both."""
 
+    #: The model A.
     a: str
-    """The model A."""
+    #: The model B.
     b: str
-    """The model B."""
+    #: What several answers of a model to a question become (docs/repeats.md#in-statistics).
     repeats_as: str
-    """What several answers of a model to a question become (docs/repeats.md#in-statistics)."""
+    #: Those for which both have records.
     evaluations: list[ComparedEvaluation]
-    """Those for which both have records."""
+    #: The others.
     uncompared: list[Uncompared]
-    """The others."""
+    #: Metrics that are left out because they judge no answer: costs and bookkeeping.
     others: int = 0
-    """Metrics that are left out because they judge no answer: costs and bookkeeping."""
+    #: With `--metric-pair`: the two metrics.
     metrics: tuple[str, ...] = ()
-    """With `--metric-pair`: the two metrics."""
+    #: With `--metric-pair`, by evaluation.
     agreement: list[Agreement] = []
-    """With `--metric-pair`, by evaluation."""
+    #: `--cluster`: tests are over clusters of questions with the same value of this field; null if
+    #: they are over questions.
     cluster: str | None = None
-    """`--cluster`: tests are over clusters of questions with the same value of this field; null if
-    they are over questions."""
+    #: `--detect`: a difference in points.
     detect: float | None = None
-    """`--detect`: a difference in points."""
 
     def rows(self) -> Rows:
         """A row for each evaluation, metric and group, or each evaluation with both metrics."""
@@ -406,24 +406,26 @@ def _distinguishing_questions(
     a metric is graded, only the size of the difference counts. Questions that A wins and those that
     B wins take turns.
     """
-    found = (
-        _largest(index, query, values, number)
-        if scope.graded
-        else _ends(index, query, pair, number)
-    )
+    facts = index.facts(query)
+    numbers = index.table(query).numbers
     won: list[_Candidate] = []
     lost: list[_Candidate] = []
-    for row in found:
-        a, b = (float(value or 0) for value in values[row.name])
-        mean = row.mean_score if scope.graded else row.share
-        others = row.models - 2
+    for name, (first, second) in values.items():
+        # Verdicts on one of several answers tell less than those on all of them.
+        if first is None or second is None or not (scope.graded or abs(first - second) == 1):
+            continue
+        a, b = float(first), float(second)
+        at = numbers[name]
+        models = int(facts.models[at])
+        mean = float(facts.score[at] if scope.graded else facts.right[at] / models)
+        others = models - 2
         others_value = None
         agreement = 0.0
-        if others and mean is not None:
-            others_value = (mean * row.models - a - b) / others
+        if others:
+            others_value = (mean * models - a - b) / others
             agreement = 0.0 if scope.graded else abs(2 * others_value - 1)
         known = {"a": a, "b": b, "others": others, "others_value": others_value}
-        candidate = -abs(a - b), -agreement, -others, row.name, known
+        candidate = -abs(a - b), -agreement, -others, name, known
         if a != b:
             (won if (a > b) != scope.lower_is_better else lost).append(candidate)
     turns = filter(None, chain.from_iterable(zip_longest(sorted(won), sorted(lost))))
@@ -434,31 +436,3 @@ def _distinguishing_questions(
             shown.answers.sort(key=lambda answer: pair.index(answer.model_id))
             examples.append(Example(**known, question=shown))
     return examples
-
-
-def _ends(
-    index: QuestionTable, query: Query, pair: tuple[str, str], number: int
-) -> Iterable[QuestionRow]:
-    """Find questions that only one of two models has right, and on which most others agree.
-
-    These are at both ends of the table of questions by difficulty, so a few rows of it are enough.
-    """
-    ends = [
-        msgspec.structs.replace(query, right=(right,), wrong=(wrong,), sort=sort)
-        for right, wrong in permutations(pair)
-        for sort in ("easiest", "hardest")
-    ]
-    pages = index.pages(ends, number)
-    return {row.name: row for page in pages for row in page.rows}.values()
-
-
-def _largest(
-    index: QuestionTable, query: Query, values: _Values, number: int
-) -> Iterable[QuestionRow]:
-    """Find the questions with the largest differences, in both directions."""
-    sizes = {
-        name: a - b for name, (a, b) in values.items() if a is not None and b is not None and a != b
-    }
-    names = sorted(sizes, key=lambda name: (-sizes[name], name))
-    ends = dict.fromkeys([*names[:number], *names[-number:]])
-    return filter(None, (index.row(query, name) for name in ends))

@@ -10,6 +10,7 @@ a labels file to fill in: a random sample in which every answer is equally likel
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Unpack
 
 import msgspec
@@ -40,42 +41,42 @@ _ORIGINAL = {"original_score", "original_is_correct"}
 class CorrectedModel(ScopeNames, kw_only=True):
     """The score of a model by the grader, and as people would judge."""
 
+    #: The model.
     model_id: str
-    """The model."""
+    #: Whether these are mean scores; else they are shares of right answers.
     graded: bool
-    """Whether these are mean scores; else they are shares of right answers."""
+    #: Questions that it answered.
     questions: int
-    """Questions that it answered."""
+    #: Questions with a label.
     labels: int
-    """Questions with a label."""
+    #: The score by the grader.
     raw: float
-    """The score by the grader."""
+    #: The estimate of the score by people; null with fewer than two labels, and so are `low`,
+    #: `high` and `to_halve`.
     corrected: float | None
-    """The estimate of the score by people; null with fewer than two labels, and so are `low`,
-    `high` and `to_halve`."""
+    #: Lower end of the 95 % interval.
     low: float | None
-    """Lower end of the 95 % interval."""
+    #: Upper end of the 95 % interval.
     high: float | None
-    """Upper end of the 95 % interval."""
+    #: How many labels in all halve the interval.
     to_halve: int | None
-    """How many labels in all halve the interval."""
 
 
 class Corrections(Tabular, kw_only=True):
     """Scores of models, corrected by labels."""
 
+    #: By evaluation, metric and model.
     models: list[CorrectedModel]
-    """By evaluation, metric and model."""
+    #: Whether the labels of all models of an evaluation and metric correct each of them.
     pooled: bool
-    """Whether the labels of all models of an evaluation and metric correct each of them."""
+    #: Labels in the file; several for an answer count once.
     labels: int = 0
-    """Labels in the file; several for an answer count once."""
+    #: Labels that match no chosen answer, or lack a score where scores count.
     unused: int = 0
-    """Labels that match no chosen answer, or lack a score where scores count."""
+    #: Lines of the file without a verdict.
     unfilled: int = 0
-    """Lines of the file without a verdict."""
+    #: Lines that were written to be filled in.
     proposed: int = 0
-    """Lines that were written to be filled in."""
 
 
 def corrected(
@@ -118,7 +119,7 @@ def corrected(
     if (propose is None) != (output is None):
         raise UsageError("--propose needs a file for the lines, -o FILE")
     file = None if labels is None else GivenFile.at(os.fspath(labels))
-    labeller = None if file is None else Labeller(file)
+    labeller = file and Labeller(file)
     index, scopes = open_scopes(corpus, wanted, metrics=metrics, jobs=jobs, progress=progress)
     models: list[CorrectedModel] = []
     used: set[Any] = set()
@@ -153,29 +154,21 @@ def _find_labelled(
 
     Only records are read whose model and question have a label.
     """
-    about = [label for label in labeller.labels.values() if label.evaluation == table.name[0]]
-    names = {label.question or str(label.sample_id) for label in about}
-    lengths = set(map(len, names))
-
-    def are_named(values: list[Any]) -> Array:
-        texts = map(str, values)
-        return np.array([any(text[:end] in names for end in lengths) for text in texts], np.bool_)
-
-    records = table.records
-    codes, sample_ids = records.sample_ids
-    is_named = are_named(records.hashes)[records.hash] | are_named(sample_ids)[codes]
-    is_wanted = is_wanted & is_named[table.place]
-    is_wanted &= np.isin(table.models, [label.model for label in about])[table.model]
-    places = np.flatnonzero(is_wanted)
-    lines = records.selection.lines(table.number[places])
+    is_named = np.isin(table.models, [label.model for label in labeller.labels.values()])
+    places = [
+        place
+        for place in np.flatnonzero(is_wanted & is_named[table.model]).tolist()
+        if labeller.change_of(_names_of(table, place))
+    ]
+    lines = table.selection.lines(table.number[places])
     found: dict[int, float] = {}
-    for place, line in zip(places.tolist(), lines, strict=True):
+    for place, line in zip(places, lines, strict=True):
         record = decoded(line)
         if label := labeller.label_of(record):
             metadata = record.get("metadata") or {}
             if _ORIGINAL & metadata.keys() and "scored_by" not in metadata:
                 raise UsageError(
-                    f"{shown(records.selection.corpus)} has the verdicts of labels: give the "
+                    f"{shown(table.selection.corpus)} has the verdicts of labels: give the "
                     "corpus from before `normalize --labels`, which has those of the grader"
                 )
             verdict = record["evaluation"]
@@ -184,6 +177,16 @@ def _find_labelled(
                 found[place] = float(value) - float(verdict[field])
                 used.add(label.answer)
     return found
+
+
+def _names_of(table: ScopeRecords, place: int) -> SimpleNamespace:
+    """The names of an answer, as a record has them."""
+    return SimpleNamespace(
+        evaluation_name=table.name[0],
+        model_id=table.models[table.model[place]],
+        sample_hash=table.hashes[table.question[place]],
+        sample_id=table.sample_ids.value(place),
+    )
 
 
 def _correct_models(

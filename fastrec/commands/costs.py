@@ -14,8 +14,8 @@ from fastrec.progress import Progress
 class Costs(Tabular):
     """What the answers of models cost."""
 
+    #: By evaluation and model.
     costs: list[ModelCost]
-    """By evaluation and model."""
 
 
 def costs(

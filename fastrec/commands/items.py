@@ -22,8 +22,8 @@ from fastrec.summary.document import scope_rows
 class Items(Tabular, kw_only=True):
     """What scores say about the questions of a corpus."""
 
+    #: By evaluation and metric.
     evaluations: list[EvaluationItems]
-    """By evaluation and metric."""
 
     def rows(self) -> Rows:
         """A row for each question of each evaluation and metric."""

@@ -40,26 +40,25 @@ _SHORTEST = 8  # characters of a hash
 class EvaluationQuestions(ScopeNames, kw_only=True):
     """Questions of an evaluation and metric."""
 
+    #: Whether the metric has scores other than 0 and 1.
     graded: bool
-    """Whether the metric has scores other than 0 and 1."""
+    #: Models that count.
     models: int
-    """Models that count."""
+    #: How many questions match; at most `--limit` are listed.
     total: int
-    """How many questions match; at most `--limit` are listed."""
+    #: In the order of `--sort`.
     questions: list[Question]
-    """In the order of `--sort`."""
+    #: With `--text`, but not only in the input: the answers that have it, the largest share first.
     phrase_models: list[PhraseModel]
-    """With `--text`, but not only in the input: the answers that have it, the largest share first.
-    """
 
 
 class Questions(Tabular):
     """Questions of a corpus: a table for each evaluation and metric."""
 
+    #: By evaluation and metric.
     evaluations: list[EvaluationQuestions]
-    """By evaluation and metric."""
+    #: Metrics that are left out because they judge no answer: costs and bookkeeping.
     others: int = 0
-    """Metrics that are left out because they judge no answer: costs and bookkeeping."""
 
     def rows(self) -> Rows:
         """A row for each question of each evaluation and metric."""

@@ -34,12 +34,12 @@ from fastrec.storage.local import LOCAL
 class RejectGroup(FindingGroup):
     """Rejected lines whose first errors have the same code, path but for indices, and version."""
 
+    #: Lines that `--repair all` would keep.
     repairable: int = 0
-    """Lines that `--repair all` would keep."""
+    #: Their other errors, the most frequent first; at most nine.
     further: list[FindingGroup] = []
-    """Their other errors, the most frequent first; at most nine."""
+    #: How many errors are neither first nor in `further`.
     unlisted: int = 0
-    """How many errors are neither first nor in `further`."""
 
 
 _MOST_FURTHER = 9  # with the first error, a line has ten
@@ -48,19 +48,18 @@ _MOST_FURTHER = 9  # with the first error, a line has ten
 class Rejects(Tabular, kw_only=True):
     """Rejected lines, grouped by the first error of each line."""
 
+    #: Rejected lines with the chosen codes.
     lines: int
-    """Rejected lines with the chosen codes."""
+    #: Lines by code.
     codes: dict[str, int]
-    """Lines by code."""
+    #: By the code, path but for indices, and version of the first error, the most frequent first.
     groups: list[RejectGroup]
-    """By the code, path but for indices, and version of the first error, the most frequent first.
-    """
+    #: Lines that `--repair all` would keep.
     repairable: int
-    """Lines that `--repair all` would keep."""
+    #: By the code of a repair; a line may need several.
     repairable_by_code: dict[str, int]
-    """By the code of a repair; a line may need several."""
+    #: With `--extract`: lines that are too long to be written; see their shard.
     truncated: list[Location]
-    """With `--extract`: lines that are too long to be written; see their shard."""
 
 
 def rejects(

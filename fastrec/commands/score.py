@@ -31,6 +31,7 @@ from fastrec.errors import UsageError, listed, naming, shown
 from fastrec.filters import Strings, as_tuple
 from fastrec.harnesses.log import NOT_SCORED
 from fastrec.judge.parse import decoded, spell
+from fastrec.normalize.corrections import GivenFile
 from fastrec.normalize.options import make_options
 from fastrec.normalize.run import run
 from fastrec.notebook import Tabular
@@ -51,69 +52,65 @@ _LEVEL = 1  # of shards that are read once
 class ScoredModel(msgspec.Struct):
     """A model on an evaluation, by one rule."""
 
+    #: The evaluation.
     evaluation_name: str
-    """The evaluation."""
+    #: The rule, whose name is the metric.
     rule: str
-    """The rule, whose name is the metric."""
+    #: The model.
     model_id: str
-    """The model."""
+    #: Answers that it scored.
     records: int = 0
-    """Answers that it scored."""
+    #: Those with a verdict before.
     old_scored: int = 0
-    """Those with a verdict before."""
+    #: Those that were right.
     old_right: int = 0
-    """Those that were right."""
+    #: Those that are right now.
     new_right: int = 0
-    """Those that are right now."""
+    #: Those that were wrong, and are right.
     to_right: int = 0
-    """Those that were wrong, and are right."""
+    #: Those that were right, and are wrong.
     to_wrong: int = 0
-    """Those that were right, and are wrong."""
+    #: Those from which nothing could be extracted.
     missing: int = 0
-    """Those from which nothing could be extracted."""
+    #: Records without an answer or a reference.
     errors: int = 0
-    """Records without an answer or a reference."""
+    #: The share of right answers before, among those with a verdict.
     old: float | None = None
-    """The share of right answers before, among those with a verdict."""
+    #: The share of right answers now.
     new: float | None = None
-    """The share of right answers now."""
 
 
 class ScoreExample(msgspec.Struct):
     """An answer, as it was judged before and by a rule."""
 
+    #: `to right`, `to wrong`, `nothing extracted`, `right` or `wrong`.
     kind: str
-    """`to right`, `to wrong`, `nothing extracted`, `right` or `wrong`."""
+    #: The evaluation.
     evaluation_name: str
-    """The evaluation."""
+    #: The rule.
     rule: str
-    """The rule."""
+    #: The model.
     model_id: str
-    """The model."""
     sample_id: str | int
+    #: The end of the answer.
     text: str
-    """The end of the answer."""
+    #: What the rule extracted.
     extracted: str | None
-    """What the rule extracted."""
+    #: What it was compared with.
     references: list[str]
-    """What it was compared with."""
 
 
 class Scored(Tabular, kw_only=True):
     """What rules made of the answers of a corpus."""
 
+    #: The new corpus; null with `--dry-run`.
     output: str | None
-    """The new corpus; null with `--dry-run`."""
+    #: By evaluation, rule and model.
     models: list[ScoredModel]
-    """By evaluation, rule and model."""
+    #: The first answers of each kind.
     examples: list[ScoreExample]
-    """The first answers of each kind."""
+    #: What `normalize` said about the new corpus.
     notices: list[str]
-    """What `normalize` said about the new corpus."""
-
-    def rows(self) -> list[JsonObject]:
-        """A row for each evaluation, rule and model."""
-        return [msgspec.structs.asdict(model) for model in self.models]
 
 
 class Reference(msgspec.Struct, forbid_unknown_fields=True):
@@ -184,7 +181,7 @@ def score(
                 rules=chosen,
                 masks=[mask[number] for mask in masks],
                 references=given,
-                output=None if dry_run else str(shards / f"part-{number:05d}.jsonl.zst"),
+                output=os.devnull if dry_run else str(shards / f"part-{number:05d}.jsonl.zst"),
                 replace=replace,
             )
             for number, part in enumerate(everything.parts)
@@ -216,10 +213,9 @@ def _scored_shards(output: AnyPath | None, work_dir: str | None) -> Iterator[Pat
     name every time.
     """
     target = Path(os.fspath(output or "dry-run"))
-    parent = target.parent if work_dir is None else Path(work_dir)
-    if output is None or is_url(os.fspath(output)):
-        parent = Path(work_dir or tempfile.gettempdir())
-    shards = parent / f".{target.name}.fastrec-scored"
+    is_local = output is not None and not is_url(os.fspath(output))
+    beside = target.parent if is_local else tempfile.gettempdir()
+    shards = Path(work_dir or beside) / f".{target.name}.fastrec-scored"
     shutil.rmtree(shards, ignore_errors=True)  # of a run that was killed
     with naming(str(shards)):
         if output is not None:
@@ -235,11 +231,8 @@ def _read_references(path: AnyPath) -> References:
     name = os.fspath(path)
     decode = msgspec.json.Decoder(Reference).decode
     references: References = {}
-    try:
-        lines = Path(name).read_bytes().split(b"\n")
-    except OSError as exc:
-        raise UsageError(f"{shown(name)} cannot be read: {exc.strerror}") from exc
-    for number, line in enumerate(lines, start=1):
+    (text,) = GivenFile.at(name).texts
+    for number, line in enumerate(text.split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -326,7 +319,7 @@ class _Task(PartTask, frozen=True, kw_only=True):
     rules: list[Rule]
     masks: list[Array]  # of each rule: which records it scores
     references: References
-    output: str | None  # path of the shard
+    output: str  # path of the shard
     replace: bool
 
 
@@ -352,15 +345,10 @@ class _Scores(msgspec.Struct):
 def _score_part(task: _Task) -> _Scores:
     """Score the records of a part, and write the new ones."""
     scores = _Scores()
-    lines = _lines_to_write(task, scores)
-    if task.output is None:
-        for _ in lines:
-            pass
-    else:
-        compressor = zstandard.ZstdCompressor(level=_LEVEL)
-        with Path(task.output).open("wb") as file, compressor.stream_writer(file) as shard:
-            for line in lines:
-                shard.write(line + b"\n")
+    compressor = zstandard.ZstdCompressor(level=_LEVEL)
+    with Path(task.output).open("wb") as file, compressor.stream_writer(file) as shard:
+        for line in _lines_to_write(task, scores):
+            shard.write(line + b"\n")
     return scores
 
 

@@ -25,8 +25,8 @@ _EXCERPT = 60  # characters of a candidate
 class Shown(Tabular):
     """Questions with their answers: one, or all that have a sample_id."""
 
+    #: The questions, by evaluation.
     questions: list[ShownQuestion]
-    """The questions, by evaluation."""
 
     def to_page(self, corpus: str) -> bytes:
         """One HTML file of the questions of a corpus; it needs nothing else."""

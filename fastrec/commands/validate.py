@@ -62,25 +62,25 @@ from fastrec.sources.shard import Shard, Slice, TextEstimate, tasks_of, total_te
 class UpgradeStep(msgspec.Struct):
     """A step that loses or may confuse something, and the records that it concerns."""
 
+    #: Begins with `upgrade.`.
     code: str
-    """Begins with `upgrade.`."""
+    #: What the step does to a record.
     meaning: str
-    """What the step does to a record."""
+    #: Records that it concerns.
     count: int
-    """Records that it concerns."""
+    #: The first three lines.
     locations: list[Location]
-    """The first three lines."""
 
 
 class UpgradeReport(msgspec.Struct):
     """What an upgrade of all valid records would change."""
 
+    #: The newest version.
     target: str
-    """The newest version."""
+    #: Valid records of earlier versions.
     records: int
-    """Valid records of earlier versions."""
+    #: Steps that lose or may confuse something, the most frequent first.
     steps: list[UpgradeStep]
-    """Steps that lose or may confuse something, the most frequent first."""
 
 
 def _upgrade_steps(judged: JudgedChunk) -> Iterator[tuple[int, Finding]]:
@@ -104,42 +104,42 @@ def _upgrade_steps(judged: JudgedChunk) -> Iterator[tuple[int, Finding]]:
 class Validation(Tabular):
     """The result of a validation: line counts, groups of findings, and unreadable shards."""
 
+    #: Lines read, blank ones included.
     lines: int = 0
-    """Lines read, blank ones included."""
+    #: Valid records, repaired ones included.
     valid: int = 0
-    """Valid records, repaired ones included."""
+    #: Valid lines by schema version, the oldest first.
     versions: dict[str, int] = {}
-    """Valid lines by schema version, the oldest first."""
+    #: Lines that are valid because they were repaired.
     repaired: int = 0
-    """Lines that are valid because they were repaired."""
+    #: Lines that are not.
     invalid: int = 0
-    """Lines that are not."""
+    #: Invalid lines that repairs would make valid.
     repairable: int = 0
-    """Invalid lines that repairs would make valid."""
+    #: By the code of a repair; a line may need several.
     repairable_by_code: dict[str, int] = {}
-    """By the code of a repair; a line may need several."""
+    #: Lines of white space only.
     blank: int = 0
-    """Lines of white space only."""
+    #: Findings: a line may have several.
     warnings: int = 0
-    """Findings: a line may have several."""
+    #: Size of the decompressed text.
     text_bytes: int = 0
-    """Size of the decompressed text."""
+    #: Number of shards.
     shards: int = 0
-    """Number of shards."""
+    #: How long it took.
     seconds: float = 0.0
-    """How long it took."""
+    #: Whether `--max-errors` was reached, and the rest was not checked.
     stopped_early: bool = False
-    """Whether `--max-errors` was reached, and the rest was not checked."""
+    #: Number of findings by code.
     codes: dict[str, int] = {}
-    """Number of findings by code."""
+    #: By code, path and version: at most 1,000, errors first, then the most frequent.
     groups: list[FindingGroup] = []
-    """By code, path and version: at most 1,000, errors first, then the most frequent."""
+    #: With `--upgrade-report`: what an upgrade of all valid records would change.
     upgrade: UpgradeReport | None = None
-    """With `--upgrade-report`: what an upgrade of all valid records would change."""
+    #: Shards that could not be read completely, and why; no line of theirs counts.
     bad_shards: list[str] = []
-    """Shards that could not be read completely, and why; no line of theirs counts."""
+    #: Notices for the user.
     notices: list[str] = []
-    """Notices for the user."""
 
     @property
     def ok(self) -> bool:
@@ -177,20 +177,20 @@ _LocatedFinding = tuple[int, Finding, str | None]
 class LoggedFinding(msgspec.Struct):
     """A line of the log: one finding."""
 
+    #: The shard.
     source: str
-    """The shard."""
+    #: Number of the line in the shard, from 1.
     line: int
-    """Number of the line in the shard, from 1."""
+    #: `error`, `warning` or `note`.
     severity: str
-    """`error`, `warning` or `note`."""
+    #: The code.
     code: str
-    """The code."""
+    #: The JSON path in the record, such as `$.evaluation.score`.
     path: str
-    """The JSON path in the record, such as `$.evaluation.score`."""
+    #: What was expected, and what was found.
     message: str
-    """What was expected, and what was found."""
+    #: The schema version of the errors; null for warnings, notes, and lines without a value.
     version: str | None
-    """The schema version of the errors; null for warnings, notes, and lines without a value."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -344,8 +344,9 @@ def validate(
         known_input_bytes=0,
     )
     shards, notices = find_records(path_names(paths), files_from=files_from)
-    validation = Validation(shards=len(shards), notices=notices)
     total = _JudgedSlice()
+    counts: Counter[str] = Counter()
+    bad_shards: list[str] = []
     progress = progress or Progress()
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrec-"))
@@ -367,38 +368,34 @@ def validate(
                 found += piece
             if log:
                 log.add(found)
-            _add_shard(validation, total, shard, found)
+            if found.error:  # nothing of a shard counts that could not be read completely
+                bad_shards.append(found.error)
+                continue
+            if found.bom:
+                notice = f"{shown(shard.path)} begins with a byte order mark, which was skipped"
+                notices.append(notice)
+            counts += found.counts
+            found.counts.clear()  # so that line numbers stay those of each shard
+            total += found
         progress.finish()
-    validation.repairable_by_code = dict(sorted(total.repairable.items()))
-    validation.codes = dict(total.groups.codes)
-    validation.groups = total.groups.in_order()
-    validation.versions = {name: total.versions[name] for name in SCHEMAS if total.versions[name]}
-    if upgrade_report:
-        validation.upgrade = _upgrade_report(validation, total)
-    validation.stopped_early = max_errors is not None and validation.invalid >= max_errors
-    validation.seconds = time.perf_counter() - started
-    return validation
+    return Validation(
+        **counts,
+        versions={name: total.versions[name] for name in SCHEMAS if total.versions[name]},
+        repairable_by_code=dict(sorted(total.repairable.items())),
+        shards=len(shards),
+        seconds=time.perf_counter() - started,
+        stopped_early=max_errors is not None and counts["invalid"] >= max_errors,
+        codes=dict(total.groups.codes),
+        groups=total.groups.in_order(),
+        upgrade=_upgrade_report(total) if upgrade_report else None,
+        bad_shards=bad_shards,
+        notices=notices,
+    )
 
 
-def _add_shard(
-    validation: Validation, total: _JudgedSlice, shard: Shard, found: _JudgedSlice
-) -> None:
-    """Add what was found in a shard; only its error if it could not be read completely."""
-    if found.error:
-        validation.bad_shards.append(found.error)
-        return
-    if found.bom:
-        notice = f"{shown(shard.path)} begins with a byte order mark, which was skipped"
-        validation.notices.append(notice)
-    for name, count in found.counts.items():
-        setattr(validation, name, getattr(validation, name) + count)
-    found.counts.clear()  # so that line numbers stay those of each shard
-    total += found
-
-
-def _upgrade_report(validation: Validation, total: _JudgedSlice) -> UpgradeReport:
+def _upgrade_report(total: _JudgedSlice) -> UpgradeReport:
     newest = NEWEST_SCHEMA.name
-    earlier = sum(count for name, count in validation.versions.items() if name != newest)
+    earlier = sum(count for name, count in total.versions.items() if name != newest)
     steps = [
         UpgradeStep(group.code, group.message, group.count, group.locations)
         for group in total.upgrades.in_order()

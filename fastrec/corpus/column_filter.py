@@ -8,6 +8,7 @@ a column.
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import compress
 from math import isnan
 from typing import Any, NamedTuple
@@ -59,12 +60,14 @@ def match_columns(columns: PartColumns, filters: Filters) -> Matching:
     """Filter the records of a part."""
     positions: Sequence[int] = range(columns.records)
     unsure: set[int] = set()
-    for codes, verdicts in _verdicts(columns, filters):
-        if not all(verdicts):
-            may_match = [verdict is not False for verdict in verdicts]
-            # Loops of `map` and `compress` take half of the time of a comprehension.
-            own = codes if len(positions) == len(codes) else map(codes.__getitem__, positions)
-            positions = list(compress(positions, map(may_match.__getitem__, own)))
+    for read_codes, verdicts in _verdicts(columns, filters):
+        if all(verdicts):
+            continue
+        codes = read_codes()
+        may_match = [verdict is not False for verdict in verdicts]
+        # Loops of `map` and `compress` take half of the time of a comprehension.
+        own = codes if len(positions) == len(codes) else map(codes.__getitem__, positions)
+        positions = list(compress(positions, map(may_match.__getitem__, own)))
         if None in verdicts:
             unsure.update(at for at in positions if verdicts[codes[at]] is None)
     return Matching(positions, [at for at in positions if at in unsure] if unsure else ())
@@ -72,22 +75,24 @@ def match_columns(columns: PartColumns, filters: Filters) -> Matching:
 
 def _verdicts(
     columns: PartColumns, filters: Filters
-) -> Iterator[tuple[Sequence[int], list[_Verdict]]]:
-    """Yield the code of each record, and by code a verdict, for each thing that filters ask."""
-    accepts: dict[str, Callable[[Any], _Verdict]] = {
-        "evaluation": filters.accepts_evaluation,
-        "metric": filters.accepts_metric,
-        "model": filters.accepts_model,
+) -> Iterator[tuple[Callable[[], Sequence[int]], list[_Verdict]]]:
+    """Yield by code a verdict, for each thing that filters ask, and what reads the codes."""
+    accepts: dict[str, tuple[Callable[[Any], bool], Sequence[str]]] = {
+        "evaluation": (
+            filters.accepts_evaluation,
+            filters.evaluation + filters.exclude_evaluation,
+        ),
+        "metric": (filters.accepts_metric, filters.metric),
+        "model": (filters.accepts_model, filters.model + filters.exclude_model),
+        "hash": (filters.accepts_hash, filters.hash),
+        "sample_id": (filters.accepts_sample_id, filters.sample_id),
     }
-    if filters.hash:
-        accepts["hash"] = filters.accepts_hash
-    if filters.sample_id:
-        accepts["sample_id"] = filters.accepts_sample_id
-    for name, accept in accepts.items():
-        yield columns.array(name), list(map(accept, columns.values(name)))
+    for name, (accept, patterns) in accepts.items():
+        if patterns:
+            yield partial(columns.array, name), list(map(accept, columns.values(name)))
     if filters.chooses_outcomes:
         yield (
-            _outcome_codes(columns),
+            partial(_outcome_codes, columns),
             [
                 filters.accepts_outcome(is_correct=code == 1, has_error=code > 1)
                 for code in range(4)
@@ -97,7 +102,11 @@ def _verdicts(
         codes, spellings = codes_of(columns, condition.path)
         if condition.path == ("error",) and condition.operator == "?":
             codes, spellings = columns.array("error"), [(None,), ("some",)]
-        yield codes, [_verdict(condition, values) for values in spellings]
+        yield partial(_read_before, codes), [_verdict(condition, values) for values in spellings]
+
+
+def _read_before(codes: Sequence[int]) -> Sequence[int]:
+    return codes
 
 
 def _outcome_codes(columns: PartColumns) -> "array[int]":

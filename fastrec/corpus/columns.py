@@ -122,7 +122,7 @@ MOST_BYTES = 128
 _MOST_WAITING = 4_096  # distinct metadata of records that are held at a time
 TOKENS = ("input_tokens", "output_tokens", "total_tokens")
 _NO_TOKENS = (0, 0, 0)
-_HEAD_BYTES = 16 << 10  # of a file that is read first
+_HEAD_BYTES = 64 << 10  # of a file that are read first, and kept
 _METADATA_MARK = b',"metadata":{'
 _MOST = {"d": int(sys.float_info.max), "Q": 2**64 - 1}  # the largest integer in an array
 
@@ -435,7 +435,7 @@ class PartColumns:
     def __init__(self, path: str, text_hash: str) -> None:
         self._path = path
         self._storage = storage_of(path)
-        head = self._read(0, _HEAD_BYTES, at_most=True)
+        self._head = head = self._read(0, _HEAD_BYTES, at_most=True)
         begin = len(COLUMNS_MAGIC) + _SIZE_BYTES
         size = int.from_bytes(head[len(COLUMNS_MAGIC) : begin], "little")
         if head[: len(COLUMNS_MAGIC)] != COLUMNS_MAGIC:
@@ -476,7 +476,10 @@ class PartColumns:
         """The content of a frame: the bytes of an array, or JSON."""
         try:
             frame, offset = self.frames[name]
-            return _decompress(self._read(offset, frame.bytes))
+            end = offset + frame.bytes
+            is_here = end <= len(self._head)
+            data = self._head[offset:end] if is_here else self._read(offset, frame.bytes)
+            return _decompress(data)
         except (KeyError, zstandard.ZstdError) as exc:
             raise self._damaged(f"its column {name} cannot be read: {exc}") from exc
 

@@ -24,6 +24,7 @@ import msgspec
 
 from fastrec.errors import LockedError, LostLeaseError, naming
 from fastrec.limits import current_limits
+from fastrec.schemas.view import REFUSALS
 from fastrec.storage import is_private
 from fastrec.storage.shared_object import ChangedError, SharedObject
 
@@ -304,7 +305,7 @@ class Lease:
 def _decoded(content: bytes | None) -> Holder | None:
     try:
         return None if content is None else msgspec.json.decode(content, type=Holder)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except REFUSALS:
         return None
 
 

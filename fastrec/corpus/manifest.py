@@ -36,57 +36,57 @@ class KeyEntry(msgspec.Struct, kw_only=True, frozen=True):
     model_id: str
     evaluation_id: str
     sample_id: int | str
+    #: Absent if the schema version has none.
     evaluation_result_id: str | msgspec.UnsetType | None = msgspec.UNSET
-    """Absent if the schema version has none."""
 
 
 class SideFileEntry(msgspec.Struct, kw_only=True):
     """A file beside a part."""
 
+    #: Name in the corpus.
     file: str
-    """Name in the corpus."""
+    #: Size of the file.
     bytes: int
-    """Size of the file."""
+    #: SHA-256 of the file.
     sha256: str
-    """SHA-256 of the file."""
 
 
 class PartEntry(msgspec.Struct, kw_only=True):
     """A part of the corpus."""
 
+    #: Name in the corpus.
     file: str
-    """Name in the corpus."""
+    #: One per line.
     records: int
-    """One per line."""
+    #: Size of the file.
     bytes: int
-    """Size of the file."""
+    #: SHA-256 of the file.
     sha256: str
-    """SHA-256 of the file."""
+    #: Size of the decompressed text.
     text_bytes: int
-    """Size of the decompressed text."""
+    #: 128-bit xxh3 of the text.
     text_xxh3_128: str
-    """128-bit xxh3 of the text."""
+    #: Key of the first record.
     first: KeyEntry
-    """Key of the first record."""
+    #: Key of the last record.
     last: KeyEntry
-    """Key of the last record."""
+    #: The values that questions need (docs/files.md#part-00000columns).
     columns: SideFileEntry
-    """The values that questions need (docs/files.md#part-00000columns)."""
+    #: The shard and line of each record, with `--track-sources`.
     sources: SideFileEntry | msgspec.UnsetType = msgspec.UNSET
-    """The shard and line of each record, with `--track-sources`."""
 
 
 class RejectsEntry(msgspec.Struct, kw_only=True):
     """The rejects file."""
 
+    #: Name in the corpus.
     file: str
-    """Name in the corpus."""
+    #: Number of records.
     records: int
-    """Number of records."""
+    #: Size of the file.
     bytes: int
-    """Size of the file."""
+    #: SHA-256 of the file.
     sha256: str
-    """SHA-256 of the file."""
 
 
 class InputEntry(msgspec.Struct, kw_only=True):
@@ -95,68 +95,67 @@ class InputEntry(msgspec.Struct, kw_only=True):
     Of exact duplicates, the first in the order of inputs is kept.
     """
 
+    #: As given or found; `-` is standard input.
     path: str
-    """As given or found; `-` is standard input."""
+    #: Compression, told by the first bytes.
     format: str
-    """Compression, told by the first bytes."""
+    #: Size of the file.
     bytes: int
-    """Size of the file."""
+    #: Size of the decompressed text.
     text_bytes: int
-    """Size of the decompressed text."""
+    #: Blank ones included, filtered ones not.
     lines: int
-    """Blank ones included, filtered ones not."""
+    #: Records in the corpus.
     kept: int
-    """Records in the corpus."""
+    #: Records left out because an identical record stays.
     duplicates: int
-    """Records left out because an identical record stays."""
+    #: Lines in the rejects file.
     rejected: int
-    """Lines in the rejects file."""
+    #: Lines of white space only.
     blank: int
-    """Lines of white space only."""
+    #: Valid lines by the code of a repair; a line may have several.
     repaired: dict[str, int] = {}
-    """Valid lines by the code of a repair; a line may have several."""
+    #: Records that filters left out; they are not among the lines.
     filtered: int = 0
-    """Records that filters left out; they are not among the lines."""
 
 
 class Manifest(msgspec.Struct, kw_only=True):
     """The document `manifest.json`."""
 
+    #: Version of this document's format.
     format: int = MANIFEST_FORMAT
-    """Version of this document's format."""
+    #: Version of fastrec.
     fastrec: str
-    """Version of fastrec."""
+    #: Schema version of the corpus.
     schema: str
-    """Schema version of the corpus."""
+    #: Options that influence the content of the corpus.
     options: dict[str, object]
-    """Options that influence the content of the corpus."""
+    #: Fields that records are sorted by first, then by their bytes.
     sort_fields: tuple[str, ...]
-    """Fields that records are sorted by first, then by their bytes."""
+    #: Number of records.
     records: int
-    """Number of records."""
+    #: Size of the decompressed text.
     text_bytes: int
-    """Size of the decompressed text."""
+    #: 128-bit xxh3 of those of all parts, concatenated as raw bytes.
     text_xxh3_128: str
-    """128-bit xxh3 of those of all parts, concatenated as raw bytes."""
+    #: In sort order.
     parts: list[PartEntry]
-    """In sort order."""
+    #: The rejects file.
     rejects: RejectsEntry | None
-    """The rejects file."""
+    #: Another name in an object store if the corpus has replaced another.
     summary_file: str = "summary.json"
-    """Another name in an object store if the corpus has replaced another."""
+    #: Of the summary.
     summary_sha256: str
-    """Of the summary."""
+    #: Shards that were read. Of exact duplicates, the first is kept.
     inputs: list[InputEntry]
-    """Shards that were read. Of exact duplicates, the first is kept."""
+    #: Records that filters left out; they are not among the lines.
     filtered: int = 0
-    """Records that filters left out; they are not among the lines."""
+    #: Unreadable shards that `--skip-bad-shards` left out of the corpus.
     skipped: list[str]
-    """Unreadable shards that `--skip-bad-shards` left out of the corpus."""
+    #: Corpora that `--trust` took as they are.
     trusted: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """Corpora that `--trust` took as they are."""
+    #: Why the corpus was not published, and is in `OUT.refused` instead of `OUT`; null if it was.
     refused: str | None = None
-    """Why the corpus was not published, and is in `OUT.refused` instead of `OUT`; null if it was.
-    """
 
     def to_json(self) -> bytes:
         return indented_json(self)

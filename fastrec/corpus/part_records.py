@@ -21,7 +21,7 @@ from msgspec import UNSET
 
 from fastrec.corpus.columns import COLUMNS, ROW_COLUMNS, TOKENS, PartColumns
 from fastrec.sorting.files import read_blocks
-from fastrec.sorting.gather import RunSlice
+from fastrec.sorting.gather import Bound, OpenedPart, RunSlice
 from fastrec.sorting.keys import METRIC, field_encoder
 from fastrec.sorting.runs import BLOCK_ROWS, Origins
 from fastrec.summary.rows import USUAL_TYPE, to_portable
@@ -184,41 +184,19 @@ class PartRecords:
         return [usage if known else None for usage, known in zip(usages, has_tokens, strict=True)]
 
 
-class ColumnsReader:
-    """Reads the records of a part in a range of keys, block by block (`gather.PartReader`)."""
-
-    def __init__(
-        self, records: PartRecords, low: bytes | None, high: bytes | None, *, with_rows: bool
-    ) -> None:
-        self._records = records
-        self._with_rows = with_rows
-        numbers = range(len(records))
-        self._next = 0 if low is None else bisect_left(numbers, low, key=records.key)
-        self._end = len(records) if high is None else bisect_left(numbers, high, key=records.key)
-        self.is_whole = self._next == 0 and self._end == len(records) and records.is_complete
-        self.gaps = records.gaps(self._next)
-
-    @property
-    def at_end(self) -> bool:
-        return self._next >= self._end
-
-    def stop(self) -> None:
-        self._next = self._end
-
-    def read(
-        self,
-    ) -> Iterator[tuple[list[bytes], list[int], list[int], list[Any], list[tuple[int, Origins]]]]:
-        records = self._records
-        while self._next < self._end:
-            first = self._next
-            self._next = end = min(first + BLOCK_ROWS, self._end)
-            yield (
-                records.keys(first, end),
-                records.sizes[first:end].tolist(),
-                records.fingerprints[first:end].tolist(),
-                records.rows(first, end) if self._with_rows else [],
-                records.origins(first, end) if self._with_rows else [],
-            )
+def _blocks_of(
+    records: PartRecords, start: int, end: int, *, with_rows: bool
+) -> Iterator[tuple[Any, ...]]:
+    """Yield records as an index has them, block by block."""
+    for first in range(start, end, BLOCK_ROWS):
+        stop = min(first + BLOCK_ROWS, end)
+        yield (
+            records.keys(first, stop),
+            records.sizes[first:stop].tolist(),
+            records.fingerprints[first:stop].tolist(),
+            records.rows(first, stop) if with_rows else [],
+            records.origins(first, stop) if with_rows else [],
+        )
 
 
 def read_index(path: str) -> PartIndex:
@@ -226,9 +204,7 @@ def read_index(path: str) -> PartIndex:
     return msgspec.convert(next(read_blocks(path)), PartIndex)
 
 
-def open_part(
-    part: RunSlice, low: bytes | None, high: bytes | None, with_rows: bool
-) -> ColumnsReader:
+def open_part(part: RunSlice, low: Bound, high: Bound, with_rows: bool) -> OpenedPart:
     """Open the records of a part in a range of keys.
 
     Raises:
@@ -236,5 +212,12 @@ def open_part(
         DamagedFileError: Its index is damaged.
     """
     index = read_index(part.index)
-    columns = PartColumns(part.columns, index.text_hash)
-    return ColumnsReader(PartRecords(columns, index), low, high, with_rows=with_rows)
+    records = PartRecords(PartColumns(part.columns, index.text_hash), index)
+    numbers = range(len(records))
+    first = 0 if low is None else bisect_left(numbers, low, key=records.key)
+    end = len(records) if high is None else bisect_left(numbers, high, key=records.key)
+    return OpenedPart(
+        blocks=_blocks_of(records, first, end, with_rows=with_rows),
+        gaps=records.gaps(first),
+        is_whole=records.is_complete and end - first == len(records),
+    )

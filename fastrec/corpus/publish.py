@@ -24,7 +24,6 @@ import secrets
 import shutil
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
@@ -379,20 +378,16 @@ def too_little_space(output: Output, shards: Sequence[Shard], runs: Iterable[Sha
 
     Streams do not count, because their size is unknown.
     """
-    needed: Counter[int] = Counter()
-    directories: dict[int, str] = {}
     stored = sum(shard.size for shard in shards)
-    text = total_text(runs)
-    for directory, size in ((parent_of(output.staged("x")), stored), (output.work, text)):
-        if not is_url(directory):
-            device = os.stat(directory).st_dev  # noqa: PTH116
-            needed[device] += size
-            directories[device] = directory
-    for device, size in needed.items():
-        free = shutil.disk_usage(directories[device]).free
+    needed = {output.work: total_text(runs), parent_of(output.staged("x")): stored}
+    local = [directory for directory in needed if not is_url(directory)]
+    devices = {directory: os.stat(directory).st_dev for directory in local}  # noqa: PTH116
+    for directory, device in devices.items():
+        size = sum(needed[other] for other in local if devices[other] == device)
+        free = shutil.disk_usage(directory).free
         if free < size:
             return (
-                f"{shown(directories[device])} has {free / 1e9:.1f} GB left, and the work takes "
+                f"{shown(directory)} has {free / 1e9:.1f} GB left, and the work takes "
                 f"about {size / 1e9:.1f} GB: free some space, or name another directory with "
                 "--work-dir"
             )

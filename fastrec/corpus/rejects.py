@@ -1,7 +1,7 @@
 """Rejected lines: lines that are not in the corpus, kept whole with their location and errors.
 
-Each task writes its own file of rejected lines, in which those of each piece of input are a zstd
-frame. At the end they are merged by source and line, and compressed again.
+Each task writes its own file of rejected lines, in which those of each piece of input are blocks of
+their own. At the end they are merged by source and line, and compressed again.
 """
 
 import base64
@@ -9,25 +9,22 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from io import BytesIO
-from itertools import chain, islice
-from typing import Any, Self
+from itertools import chain
 
 import msgspec
-import zstandard
 from msgspec import UNSET, UnsetType
 
 from fastrec.corpus.writer import ShardWriter, Written
-from fastrec.errors import CorpusError, DamagedFileError, ShardCorruptError, ShardTruncatedError
+from fastrec.errors import CorpusError
 from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import ERRORS, Finding
-from fastrec.sources.formats import MAX_WINDOW
+from fastrec.sorting.files import ViewsWriter, blocks_between
 from fastrec.sources.lines import Chunk, chunks
-from fastrec.sources.members import RawBytes
-from fastrec.sources.zstd_frames import zstd_text
 from fastrec.storage import storage_of
 
 CODES = tuple(ERRORS)  # the codes that a rejected line may have
 
+_BLOCK_BYTES = 1 << 14  # of lines: a merge holds a block of each file
 _SOME_BYTES = 1 << 16
 _HELD_BYTES = 64 << 20  # to hold of all files of a merge
 
@@ -37,35 +34,33 @@ _encode = msgspec.json.Encoder().encode
 class RejectedLine(msgspec.Struct):
     """A line of the rejects file; `code`, `path` and `message` are those of the first error."""
 
+    #: The shard, by the path that was given or found.
     source: str
-    """The shard, by the path that was given or found."""
+    #: Number of the line in the shard, from 1.
     line: int
-    """Number of the line in the shard, from 1."""
+    #: Of the line's first byte in the text of the shard; null if the record was left out in pass 2.
     offset: int | None
-    """Of the line's first byte in the text of the shard; null if the record was left out in pass
-    2."""
+    #: The code that the line counts under.
     code: str
-    """The code that the line counts under."""
+    #: The JSON path in the record, such as `$.evaluation.score`.
     path: str
-    """The JSON path in the record, such as `$.evaluation.score`."""
+    #: What was expected, and what was found.
     message: str
-    """What was expected, and what was found."""
+    #: The schema version of the errors, which the line comes closest to; absent if it has no value.
     version: str | UnsetType = UNSET
-    """The schema version of the errors, which the line comes closest to; absent if it has no
-    value."""
+    #: If there are several: all, at most 100.
     errors: list[Finding] | UnsetType = UNSET
-    """If there are several: all, at most 100."""
+    #: By code, how many more.
     unlisted: dict[str, int] | UnsetType = UNSET
-    """By code, how many more."""
+    #: The exact bytes of the line without its newline, if they are UTF-8; after pass 2, the normal
+    #: form.
     raw: str | UnsetType = UNSET
-    """The exact bytes of the line without its newline, if they are UTF-8; after pass 2, the normal
-    form."""
+    #: The exact bytes if they are not UTF-8.
     raw_base64: str | UnsetType = UNSET
-    """The exact bytes if they are not UTF-8."""
+    #: Whether only the head of a long line is here; the shard has the rest.
     truncated: bool | UnsetType = UNSET
-    """Whether only the head of a long line is here; the shard has the rest."""
+    #: Codes of the repairs with which the line would be kept.
     repairs: list[str] | UnsetType = UNSET
-    """Codes of the repairs with which the line would be kept."""
 
     def exact_bytes(self) -> bytes:
         if self.raw_base64 is not UNSET:
@@ -77,39 +72,33 @@ class RejectedLine(msgspec.Struct):
         return _encode(self) + b"\n"
 
 
-class RejectsWriter:
-    """Writes rejected lines to a work file, in ranges that can be read on their own.
-
-    A context manager.
-    """
+class RejectsWriter(ViewsWriter):
+    """Writes rejected lines to a work file, in ranges of blocks."""
 
     def __init__(self, path: str) -> None:
-        self._file = storage_of(path).create(path, for_work=True)
-        self._compressor: Any = None
-        self._start = self._bytes = 0
+        super().__init__(path, compressed=True)
+        self._start = 0
+        self._waiting = bytearray()
 
-    def write(self, line: bytes) -> None:
-        if self._compressor is None:
-            self._compressor = zstandard.ZstdCompressor(level=1, write_checksum=True).compressobj()
-        self._bytes += self._file.write(self._compressor.compress(line))
+    def add(self, line: bytes) -> None:
+        self._waiting += line
+        if len(self._waiting) >= _BLOCK_BYTES:
+            self._write_waiting()
 
     def end_range(self) -> tuple[int, int]:
         """End the current range.
 
         Return where it begins and ends, which is the same if it has no lines.
         """
-        if self._compressor is not None:
-            self._bytes += self._file.write(self._compressor.flush())
-            self._compressor = None
+        self._write_waiting()
         start = self._start
-        self._start = self._bytes
-        return start, self._bytes
+        self._start = self.size
+        return start, self.size
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._file.__exit__(kind)
+    def _write_waiting(self) -> None:
+        for start in range(0, len(self._waiting), _BLOCK_BYTES):
+            self.write_block(self._waiting[start : start + _BLOCK_BYTES])
+        self._waiting.clear()
 
 
 class RejectRange(msgspec.Struct, frozen=True):
@@ -180,13 +169,11 @@ def write_rejects(
         size = min(_SOME_BYTES, _HELD_BYTES // len(files))
         others = (_lines(file, 0, storage_of(file).size_of(file), size) for file in files)
         lines = merge(lines, *others, key=_location)
-    block = list(islice(lines, 1_000))
-    if not block:
+    first = next(lines, None)
+    if first is None:
         return None
     with ShardWriter(path, "zst", 3) as writer:
-        while block:
-            writer.write(block)
-            block = list(islice(lines, 1_000))
+        writer.write(chain([first], lines))
         return writer.finish()
 
 
@@ -204,15 +191,10 @@ def _lines_of(piece: RejectRange, name: str) -> Iterator[bytes]:
 
 def _lines(path: str, start: int, end: int, size: int) -> Iterator[bytes]:
     """Read the lines of a range of a file. It is open only while reading: thousands are merged."""
-    read = storage_of(path).read_range
-    blocks = (read(path, min(size, end - offset), offset) for offset in range(start, end, size))
-    text = zstd_text(RawBytes(blocks, path), MAX_WINDOW, size)
-    try:
-        for chunk in chunks(text, chunk_bytes=size, max_line_bytes=sys.maxsize):
-            assert isinstance(chunk, Chunk)
-            yield from BytesIO(chunk.data).readlines()
-    except (ShardCorruptError, ShardTruncatedError) as exc:
-        raise DamagedFileError(path, exc.reason) from exc
+    text = blocks_between(path, start, end, size)
+    for chunk in chunks(text, chunk_bytes=size, max_line_bytes=sys.maxsize):
+        assert isinstance(chunk, Chunk)
+        yield from BytesIO(chunk.data).readlines()
 
 
 def _location(line: bytes) -> tuple[str, int]:

@@ -24,10 +24,10 @@ _SUFFIX = ".sources.zst"
 class Source(msgspec.Struct, frozen=True):
     """Where a record comes from."""
 
+    #: By the path that was given or found.
     shard: str = msgspec.field(name="source")
-    """By the path that was given or found."""
+    #: Number of the line in the shard, from 1.
     line: int
-    """Number of the line in the shard, from 1."""
 
 
 _decode = msgspec.json.Decoder(Source).decode

@@ -77,9 +77,7 @@ class StoreOutput(Output):
         self._lease = lease
         self.refused = url + REFUSED
         self._new_manifest = b""
-        self._manifest = SharedObject(
-            OBJECT_STORE, join(url, kind.marker), conditional=lease.is_conditional
-        )
+        self._manifest = SharedObject(OBJECT_STORE, join(url, kind.marker), lease.is_conditional)
         self.old_marker = self._manifest.read()
         self._old_files = kind.files(self.old_marker) if self.old_marker else set()
 

@@ -22,16 +22,16 @@ from msgspec.structs import replace
 
 from fastrec._version import __version__
 from fastrec.build import identity
-from fastrec.corpus.manifest import MANIFEST, Manifest, summary_path
+from fastrec.corpus.manifest import MANIFEST, Manifest, read_summary
 from fastrec.corpus.scan import Position, position_maker
-from fastrec.errors import shown, utf8
+from fastrec.errors import CorpusError, shown, utf8
 from fastrec.judge.findings import OTHER_TURNS
+from fastrec.parameters import Notice
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.view import REFUSALS
 from fastrec.sources.shard import Shard
 from fastrec.storage import join, parent_and_name, parent_of, storage_of
-from fastrec.storage.local import user_directory
 
 _Range = tuple[Position, Position, str]  # the first and the last position of a part, and its path
 
@@ -77,7 +77,7 @@ def trusted_shards(
     is_guess: bool,
     trust: bool,
     why_judged_again: Callable[[Mapping[str, object]], str],
-    notice: Callable[[str], None] = lambda _: None,
+    notice: Notice = lambda _: None,
 ) -> list[Shard]:
     """Mark the shards that are parts of trusted corpora.
 
@@ -171,21 +171,12 @@ def _why_not_ours(
     return f"{reason}; --trust takes them as they are"
 
 
-class _Noted(msgspec.Struct):
-    """What is needed of a summary."""
-
-    notes: dict[str, int]
-
-
 def _has_other_turns(corpus: str, manifest: Manifest) -> bool:
     """Whether the summary says that records have turns of two versions, or cannot be read."""
-    path = summary_path(corpus, manifest)
     try:
-        document = storage_of(path).read_all(path)
-        notes = msgspec.json.decode(document, type=_Noted).notes
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return OTHER_TURNS.code in read_summary(corpus, manifest).notes
+    except (OSError, CorpusError):
         return True
-    return OTHER_TURNS.code in notes or sha256(document).hexdigest() != manifest.summary_sha256
 
 
 def _lines_of(document: bytes) -> set[str]:
@@ -211,7 +202,13 @@ def state_directory() -> Path:
     """The directory of what fastrec keeps about this user.
 
     It has the list of published corpora, and the history of queries.
+    In a container, a user may have neither a HOME nor an entry in the list of users. Then the path
+    is one where nothing is, and nothing can be made.
     """
     if named := os.environ.get("FASTREC_STATE"):
         return Path(named)
-    return user_directory("XDG_STATE_HOME", "~/.local/state")
+    try:
+        base = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
+    except RuntimeError:  # there is no home
+        base = os.devnull
+    return Path(base, "fastrec")

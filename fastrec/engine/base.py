@@ -28,16 +28,16 @@ TimedResults = Iterator[tuple[int, Timed[Result]]]
 class Phase(msgspec.Struct):
     """The time that some tasks took."""
 
+    #: What its tasks do; `driver`: no task ran, as at start, plan, summary and publishing.
     name: str
-    """What its tasks do; `driver`: no task ran, as at start, plan, summary and publishing."""
+    #: Number of tasks.
     tasks: int = 0
-    """Number of tasks."""
+    #: From the first task to the last.
     seconds: float = 0.0
-    """From the first task to the last."""
+    #: Processor time of the tasks.
     cpu_seconds: float = 0.0
-    """Processor time of the tasks."""
+    #: Other time of the tasks, which waited for disks, stores or a free processor.
     waiting_seconds: float = 0.0
-    """Other time of the tasks, which waited for disks, stores or a free processor."""
 
 
 PHASES = {

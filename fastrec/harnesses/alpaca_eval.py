@@ -29,6 +29,7 @@ from fastrec.harnesses.log import (
     RunInfo,
     Sample,
     Score,
+    by_role,
     logs_by_name,
 )
 from fastrec.harnesses.values import Fields, Texts, number_of, texts_of
@@ -41,15 +42,15 @@ _READ = ("instruction", "output_2", "generator_2", "preference")
 
 def logs_of(files: Files) -> Grouped:
     """A log is the judgements on one model in one file, with the nearest leaderboard above it."""
-    boards = [file for file in files if file.role == "leaderboard"]
+    roles = by_role(files)
+    boards = roles["leaderboard"]
     boards.sort(key=lambda board: board.path.count("/"), reverse=True)
 
     def nearest_board(file: FoundFile) -> Files:
         path = file.path
         return [board for board in boards if path.startswith(join(parent_of(board.path), ""))][:1]
 
-    annotations = [file for file in files if file.role == "annotations"]
-    return logs_by_name("alpaca-eval", annotations, _models, nearest_board)
+    return logs_by_name("alpaca-eval", roles["annotations"], _models, nearest_board)
 
 
 def _models(file: FoundFile) -> list[str]:

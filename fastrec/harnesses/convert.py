@@ -41,9 +41,9 @@ from xxhash import xxh3_64_intdigest
 from fastrec.filters import matches_any
 from fastrec.harnesses.log import NOT_SCORED, RunInfo, Sample, Score
 from fastrec.harnesses.metadata import NO_PLACE, FieldCounts, MetadataKeeper, row_of
-from fastrec.harnesses.values import OptionalNumber, Texts
+from fastrec.harnesses.values import OptionalNumber, Texts, encode, spelled
 from fastrec.schemas.hashes import LIST_HASHES
-from fastrec.schemas.newest import SCHEMA
+from fastrec.schemas.newest import SCHEMA, AnswerAttribution, Evaluation, Output
 from fastrec.storage.base import Reader, read_at
 
 _LENGTH_BYTES = 8
@@ -74,37 +74,35 @@ class Bundle(msgspec.Struct, array_like=True, gc=False):
         return len(self.question) + len(self.answer) + 500
 
 
-class LineMaker:
-    def __init__(self, head: bytes, metrics: Sequence[str], notes: Mapping[str, Texts]) -> None:
-        """`head` is the part of the run.
+def line_maker(
+    head: bytes, metrics: Sequence[str], notes: Mapping[str, Texts]
+) -> Callable[[Bundle], list[bytes]]:
+    """A function that makes the lines of a bundle with their newlines, in parts.
 
-        `notes` has what metadata say about a metric, such as that it is graded.
-        """
-        encode = msgspec.json.encode
-        self._head = head
-        self._names = [
-            b',"evaluation_result_id":' + encode(name) if name else b"" for name in metrics
-        ]
-        said = [encode(notes[name])[1:-1] if notes.get(name) else b"" for name in metrics]
-        self._ends = [(b"," + note if note else b"") + b"}}\n" for note in said]
+    `head` is the part of the run. `notes` has what metadata say about a metric, such as that it is
+    graded.
+    """
+    names = [b',"evaluation_result_id":' + encode(name) if name else b"" for name in metrics]
+    said = [encode(notes[name])[1:-1] if notes.get(name) else b"" for name in metrics]
+    ends = [(b"," + note if note else b"") + b"}}\n" for note in said]
 
-    def lines(self, bundle: Bundle) -> list[bytes]:
-        """The lines of a bundle with their newlines, in parts: joined, they are the text."""
-        head = bundle.head or self._head
+    def lines_of(bundle: Bundle) -> list[bytes]:
         parts: list[bytes] = []
         for score in bundle.scores:
             parts += (
-                head,
-                self._names[score.metric],
+                bundle.head or head,
+                names[score.metric],
                 bundle.question,
                 score.answer or bundle.answer,
                 score.evaluation,
                 bundle.measured,
                 score.error,
                 score.metadata or bundle.metadata,
-                self._ends[score.metric],
+                ends[score.metric],
             )
         return parts
+
+    return lines_of
 
 
 _decode = msgspec.msgpack.Decoder(list[Bundle]).decode
@@ -134,7 +132,6 @@ NO_METRIC = "no metric matches --metric"
 _hash = LIST_HASHES["sha256"]
 ONE_ROW = 1 << 128
 _BINARY = (0.0, 1.0)
-_ENDS = (b',"is_correct":false}', b',"is_correct":true}')
 _NOT_SCORED = Score("", None, NOT_SCORED)
 
 
@@ -159,6 +156,8 @@ def reducer_of(text: str) -> tuple[str, int]:
 
 
 class MetricTotals(msgspec.Struct):
+    number: int = 0  # its position among the metrics of the slice
+    full_marks: OptionalNumber = None  # the score that is correct
     records: int = 0
     scored: int = 0  # records whose score is a number
     sum: float = 0.0
@@ -192,6 +191,9 @@ class MetricTotals(msgspec.Struct):
         return self
 
 
+_NO_COUNTS: Counter[Any] = field(default_factory=Counter)  # the default of a field
+
+
 class Converted(msgspec.Struct):
     """What became of the samples of a slice."""
 
@@ -203,15 +205,13 @@ class Converted(msgspec.Struct):
     errors: int = 0
     # in the order in which they came up: bundles have positions in it
     metrics: dict[str, MetricTotals] = {}
-    left_out: Counter[str] = field(default_factory=Counter)  # samples without a record, by reason
-    metrics_left_out: Counter[str] = field(
-        default_factory=Counter
-    )  # scores without a record, by metric
-    fields_left_out: FieldCounts = field(default_factory=Counter)
+    left_out: Counter[str] = _NO_COUNTS  # samples without a record, by reason
+    metrics_left_out: Counter[str] = _NO_COUNTS  # scores without a record, by metric
+    fields_left_out: FieldCounts = _NO_COUNTS
     metadata: set[str] = set()  # all names that came up, as records have them
     # Of each run of a table, by what its records begin with: the sum of the hashes of its rows and
     # of ONE_ROW for each. Runs with the same sum have the same rows, in any order.
-    row_sums: Counter[bytes] = field(default_factory=Counter)
+    row_sums: Counter[bytes] = _NO_COUNTS
     problem: str = ""
 
     def __iadd__(self, other: Converted) -> Self:
@@ -229,7 +229,6 @@ class Converted(msgspec.Struct):
 _COUNTED = (
     "samples", "records", "errors", "left_out", "metrics_left_out", "fields_left_out", "row_sums",
 )  # fmt: skip
-_Metric = tuple[int, MetricTotals, float | None]  # position, totals, the score that is correct
 
 
 class Converter:
@@ -253,14 +252,9 @@ class Converter:
         self._by_sample = by_sample
         self._run = run
         self._patterns = tuple(patterns)
-        self._common = (
-            {"harness": harness}
-            | ({"harness_version": run.version} if run.version else {})
-            | run.metadata
-        )
-        self._encode = msgspec.json.Encoder().encode
+        version = spelled({"harness_version": run.version})
+        self._common = {"harness": harness} | version | run.metadata
         self._heads: dict[tuple[str, str], bytes] = {}
-        self._metrics: dict[str, _Metric] = {}
         self._no_metadata = self._metadata({})
         self._keeper = MetadataKeeper(harness, chosen)
         self.result = Converted(
@@ -282,27 +276,32 @@ class Converter:
             metadata = metadata | self._keeper.keep(sample.fields, sample.input, "sample")
         for name in sample.unread:
             self._keeper.left_out[name, NO_PLACE] += 1
-        measured = self._member(b"token_usage", sample.token_usage)
-        measured += self._member(b"performance", sample.performance)
-        ends: Sequence[bytes] = _ENDS
-        if sample.num_turns is not None or sample.tool_calls is not None:
-            counts = {"num_turns": sample.num_turns, "tool_calls_count": sample.tool_calls}
-            known = {name: count for name, count in counts.items() if count is not None}
-            ends = [end[:-1] + b"," + self._encode(known)[1:] for end in _ENDS]
+        measured = _member(b',"token_usage":', sample.token_usage)
+        measured += _member(b',"performance":', sample.performance)
+        evaluation = Evaluation(
+            score=0.0,
+            is_correct=False,
+            num_turns=sample.num_turns,
+            tool_calls_count=sample.tool_calls,
+        )
         bundled = []
         for score in scores:
-            bundled_score = self._bundled(score, sample.error, ends)
+            bundled_score = self._bundled(score, sample.error, evaluation)
             bundled.append(bundled_score)
             if self._by_sample and score.value is not None:
-                _, totals, _ = self._metrics[score.metric]
+                totals = self.result.metrics[score.metric]
                 totals.by_sample.setdefault(sample.sample_id or "", []).append(score.value)
             if score.output is not None or score.answers is not None:
-                bundled_score.answer = self._answer(sample, score)
+                bundled_score.answer = _answer(
+                    sample,
+                    score.output or sample.output,
+                    sample.answers if score.answers is None else score.answers,
+                )
             if score.metadata or score.fields:
                 kept = self._keeper.keep(score.fields, sample.input, "score", metadata)
                 bundled_score.metadata = self._metadata(metadata | score.metadata | kept)
-        question = self._question(sample)
-        answer = self._answer(sample)
+        question = _question(sample)
+        answer = _answer(sample, sample.output, sample.answers)
         details = self._metadata(metadata) if metadata else self._no_metadata
         head = b""
         if sample.run:
@@ -312,14 +311,9 @@ class Converter:
             self.result.row_sums[head] += ONE_ROW + xxh3_64_intdigest(row)
         return Bundle(question, answer, measured, details, bundled, head)
 
-    def _bundled(self, score: Score, error: str, ends: Sequence[bytes]) -> BundledScore:
-        """Encode and count a score.
-
-        `ends` are the ends of its evaluation if it is wrong and if it is correct.
-        """
-        number, totals, full_marks = self._metrics.get(score.metric) or self._new_metric(
-            score.metric
-        )
+    def _bundled(self, score: Score, error: str, evaluation: Evaluation) -> BundledScore:
+        """Encode and count a score; all of a sample share the object that is encoded."""
+        totals = self.result.metrics.get(score.metric) or self._new_metric(score.metric)
         totals.records += 1
         value = score.value
         if value is None:
@@ -331,12 +325,15 @@ class Converter:
             totals.sum += value
             if value not in (0, 1):
                 totals.graded = True
-        end = ends[value == full_marks and not error]
-        bundled_score = BundledScore(number, b',"evaluation":{"score":' + self._encode(value) + end)
-        if error:
-            self.result.errors += 1
-            bundled_score.error = b',"error":' + self._encode(error)
-        return bundled_score
+        evaluation.score = value
+        evaluation.is_correct = value == totals.full_marks and not error
+        stated = error or None
+        self.result.errors += bool(error)
+        return BundledScore(
+            totals.number,
+            _member(b',"evaluation":', evaluation),
+            _member(b',"error":', stated),
+        )
 
     def leave_out(self, reason: str) -> None:
         self.result.samples += 1
@@ -354,50 +351,25 @@ class Converter:
                 "model_id": run.model,
                 "evaluation_name": run.task,
             }
-            self._heads[names] = self._encode(head)[:-1]
+            self._heads[names] = encode(head)[:-1]
         return self._heads[names]
 
-    def _new_metric(self, name: str) -> _Metric:
+    def _new_metric(self, name: str) -> MetricTotals:
         can_be_correct = (
             name not in self._run.lower_is_better and row_of(self._common["harness"], name) is None
         )
         scale = self._run.scales.get(name, _BINARY)
-        totals = self.result.metrics[name] = MetricTotals(
-            graded=(not can_be_correct or scale != _BINARY)
+        metrics = self.result.metrics
+        totals = metrics[name] = MetricTotals(
+            number=len(metrics),
+            full_marks=scale[1] if can_be_correct else None,
+            graded=not can_be_correct or scale != _BINARY,
         )
-        full_marks = scale[1] if can_be_correct else None
-        found = self._metrics[name] = (len(self._metrics), totals, full_marks)
-        return found
-
-    def _question(self, sample: Sample) -> bytes:
-        encode = self._encode
-        asked = sample.input
-        spelled = encode(asked)
-        has_more = asked.formatted is not UNSET or asked.choices is not UNSET
-        if has_more or not spelled.isascii() or b"\x7f" in spelled:
-            digest = _hash(asked.raw, asked.reference)
-        else:  # it is what the recipe hashes
-            digest = sha256(spelled).hexdigest()
-        name = digest[:16] if sample.sample_id is None else sample.sample_id
-        return b',"sample_id":%b,"sample_hash":"%b","interaction_type":"%b","input":%b' % (
-            encode(name),
-            digest.encode(),
-            sample.interaction_type.encode(),
-            spelled,
-        )
-
-    def _answer(self, sample: Sample, score: Score | None = None) -> bytes:
-        output = sample.output if score is None or score.output is None else score.output
-        answers = sample.answers if score is None or score.answers is None else score.answers
-        said = self._member(b"output", output) + self._member(b"messages", sample.messages)
-        return said + b',"answer_attribution":' + (self._encode(answers) if answers else b"[]")
-
-    def _member(self, name: bytes, value: Any) -> bytes:
-        return b"" if value is None else b',"%b":%b' % (name, self._encode(value))
+        return totals
 
     def _metadata(self, own: Texts) -> bytes:
         """Encode the metadata without its last bracket."""
-        return b',"metadata":' + self._encode(self._common | own)[:-1]
+        return _member(b',"metadata":', self._common | own)[:-1]
 
     def _is_wanted(self, metric: str) -> bool:
         """Tell whether a metric, or its name without the variant, matches a pattern."""
@@ -406,3 +378,30 @@ class Converter:
         if not wanted:
             self.result.metrics_left_out[metric] += 1
         return wanted
+
+
+def _member(name: bytes, value: Any) -> bytes:
+    """A member of a record; `name` is spelled as before its value."""
+    return b"" if value is None else name + encode(value)
+
+
+def _question(sample: Sample) -> bytes:
+    asked = sample.input
+    text = encode(asked)
+    has_more = asked.formatted is not UNSET or asked.choices is not UNSET
+    if has_more or not text.isascii() or b"\x7f" in text:
+        digest = _hash(asked.raw, asked.reference)
+    else:  # it is what the recipe hashes
+        digest = sha256(text).hexdigest()
+    name = digest[:16] if sample.sample_id is None else sample.sample_id
+    return b',"sample_id":%b,"sample_hash":"%b","interaction_type":"%b","input":%b' % (
+        encode(name),
+        digest.encode(),
+        sample.interaction_type.encode(),
+        text,
+    )
+
+
+def _answer(sample: Sample, output: Output | None, answers: Sequence[AnswerAttribution]) -> bytes:
+    said = _member(b',"output":', output) + _member(b',"messages":', sample.messages)
+    return said + _member(b',"answer_attribution":', answers)

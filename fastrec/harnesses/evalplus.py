@@ -23,6 +23,7 @@ from fastrec.harnesses.log import (
     Reading,
     RunInfo,
     Sample,
+    by_role,
     pass_at_k,
 )
 from fastrec.harnesses.transcripts import trial_of
@@ -43,12 +44,12 @@ _document = partial(read_object, what="result of EvalPlus or BigCodeBench")
 
 
 def logs_of(files: Files) -> Grouped:
-    stated = {re.sub(_STATED, "", file.path): (file,) for file in files if file.role == "pass_at_k"}
+    roles = by_role(files)
+    stated = {re.sub(_STATED, "", file.path): (file,) for file in roles["pass_at_k"]}
     return Grouped(
         [
             Log("evalplus", file.path, (file, *stated.get(re.sub(_RESULTS, "", file.path), ())))
-            for file in files
-            if file.role == "results"
+            for file in roles["results"]
         ]
     )
 
@@ -72,7 +73,7 @@ def read(log: Log) -> Reading:
         run=RunInfo(
             task=variant[1] if variant else benchmark.lower(),
             model=model.replace("--", "/"),
-            started=document.text("date") or document.text("hash"),
+            started=document.text("date", "hash"),
             metadata={"samples_file": stem},
         ),
         aggregates=figures,

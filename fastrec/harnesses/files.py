@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import IO, Any, TypeVar
 
 from fastrec.errors import LogError, ShardError
-from fastrec.harnesses.values import BOM, Fields, JsonObject, as_list, decoder, explaining
+from fastrec.harnesses.values import BOM, Fields, as_list, decode_object, decoder, explaining
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
@@ -29,7 +29,6 @@ def read_document(path: str, decode: Callable[[bytes], _T], problem: str) -> _T:
 
 
 _decode_any = decoder(Any)
-_decode_object = decoder(JsonObject)
 
 
 def read_object(path: str | None, what: str) -> Fields:
@@ -39,9 +38,7 @@ def read_object(path: str | None, what: str) -> Fields:
     """
     if path is None:
         return Fields()
-    return Fields(
-        read_document(path, _decode_object, f"this is no {what}, or it is cut or damaged")
-    )
+    return Fields(read_document(path, decode_object, f"this is no {what}, or it is cut or damaged"))
 
 
 def read_rows(path: str, what: str) -> list[Fields]:
@@ -86,13 +83,9 @@ def open_plain(path: str) -> Reader:
             _copies.pop(next(iter(_copies))).close()
         copy = tempfile.NamedTemporaryFile(prefix="fastrec-")  # noqa: SIM115 - closed when others replace it
         try:
-            for block in shard_at(path).read_text():
-                copy.write(block)
-            copy.flush()
-        except BaseException as exc:
-            copy.close()
-            if isinstance(exc, ShardError):
-                raise LogError(path, exc.reason) from exc
-            raise
+            copy.writelines(shard_at(path).read_text())
+        except ShardError as exc:
+            raise LogError(path, exc.reason) from exc
+        copy.flush()
         _copies[key] = copy
     return storage_of(_copies[key].name).open_reader(_copies[key].name)

@@ -16,7 +16,7 @@ import msgspec
 from stringzilla import find
 
 from fastrec.errors import LogError
-from fastrec.harnesses.values import BOM, OptionalText, decoder, explaining
+from fastrec.harnesses.values import BOM, Buffer, OptionalText, decoder, explaining
 
 Item = tuple[int, int, Any]  # its start, its size and its value
 
@@ -29,7 +29,7 @@ _LONGEST_WORD = len("Infinity")
 
 _skip_value = msgspec.json.Decoder(msgspec.Raw).decode
 _decode_key = decoder(str)
-_decode_raw = decoder(msgspec.Raw, has_raw=True)
+_decode_raw = decoder(msgspec.Raw)
 
 # What Python writes beyond JSON, and JSON of the same length: numbers, and an escape instead of the
 # beginning of that of a surrogate, which may be a lone one.
@@ -65,7 +65,7 @@ class JsonArray:
     path: str
     read: Callable[[int], bytes]  # returns up to so many bytes, none at the end
     key: OptionalText
-    decode: Callable[[bytes | memoryview], Any] = _decode_raw
+    decode: Callable[[Buffer], Any] = _decode_raw
     block_bytes: int = 1 << 20
     max_held: int = 512 << 20  # a value of more bytes is refused
     # After the walk: the document with an empty array, or as it is if it has no such array.

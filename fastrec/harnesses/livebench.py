@@ -10,7 +10,6 @@ Answers look the same in both; those beside judgements of LiveBench are its own.
 """
 
 import re
-from collections.abc import Iterator
 
 from fastrec.harnesses.log import (
     Files,
@@ -20,10 +19,11 @@ from fastrec.harnesses.log import (
     Reading,
     RunInfo,
     Sample,
+    Samples,
     by_folder,
 )
-from fastrec.harnesses.mt_bench import add_judged, first_time, judged_rows, score_of
-from fastrec.harnesses.values import Fields, OptionalText, spell, texts_of
+from fastrec.harnesses.mt_bench import ById, add_judged, first_time, judged_rows, score_of
+from fastrec.harnesses.values import OptionalText, spell, texts_of
 from fastrec.schemas.newest import Input, Output
 from fastrec.storage import join, parent_of, storage_of
 
@@ -58,9 +58,7 @@ def read(log: Log) -> Reading:
     return LogPlan(run=run), _samples(last, questions, answers)
 
 
-def _samples(
-    judged: dict[str, Fields], questions: dict[str, Fields], answers: dict[str, Fields]
-) -> Iterator[Sample | str]:
+def _samples(judged: ById, questions: ById, answers: ById) -> Samples:
     for number, row in judged.items():
         question = questions.get(number)
         answer = answers.get(number)

@@ -25,18 +25,20 @@ harnesses alike. What harnesses share:
     choices      multiple choice by log-likelihood
     json_array   a document with one long array, in bounded memory
     transcripts  the question in a prompt, conversations with tool calls, trajectories in ATIF
-    below        files by folder, logs by name, figures of pass@k, samples with
-                 every metric, extracted answers, tokens
+    below        files by role and folder, logs by name, results by run, figures of pass@k,
+                 samples with every metric, extracted answers, tokens
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from fastrec.errors import LogError, ShardError
 from fastrec.harnesses.values import (
@@ -56,7 +58,7 @@ from fastrec.schemas.newest import (
     Performance,
     TokenUsage,
 )
-from fastrec.storage import parent_of
+from fastrec.storage import base_name, parent_of
 
 _T = TypeVar("_T")
 
@@ -97,10 +99,10 @@ class Log(msgspec.Struct, frozen=True):
 class BadLog(msgspec.Struct, frozen=True):
     """A log that cannot be imported."""
 
+    #: A file or directory.
     path: str
-    """A file or directory."""
+    #: What is wrong with it.
     reason: str
-    """What is wrong with it."""
 
 
 class Grouped(msgspec.Struct):
@@ -127,6 +129,13 @@ OTHER = "other"  # the role of files that no log needs
 FilesByRole = defaultdict[str, list[FoundFile]]
 
 
+def by_role(files: Iterable[FoundFile]) -> FilesByRole:
+    roles: FilesByRole = defaultdict(list)
+    for file in files:
+        roles[file.role].append(file)
+    return roles
+
+
 def by_folder(files: Iterable[FoundFile], **levels: int) -> dict[str, FilesByRole]:
     """The files below each folder, by role; `levels` says of roles how far below, if not one."""
     folders: dict[str, FilesByRole] = {}
@@ -151,6 +160,35 @@ def logs_by_name(
             for name in dict.fromkeys(names_in(file)):
                 grouped.logs.append(Log(harness, file.path, (file, *beside(file)), name))
     return grouped
+
+
+_DATE = r"(\d{4}-\d\d-\d\dT\d\d)[-:_](\d\d)[-:_](\d\d(?:\.\d+)?)"
+
+
+def date_in(path: str) -> str:
+    """The last date in the name of a file, with colons; empty if there is none.
+
+    >>> date_in("out/samples_mmlu_pro_2024-11-28T01-02-03.456789.jsonl.zst")
+    '2024-11-28T01:02:03.456789'
+    """
+    dates = re.findall(_DATE, base_name(path))
+    return ":".join(dates[-1]) if dates else ""
+
+
+class Run(NamedTuple):
+    """The results of a run, of which the samples of each task are files of their own."""
+
+    file: FoundFile
+    results: Any
+    date: str
+
+
+def runs_in(files: Iterable[FoundFile], read: Callable[[str], Any], grouped: Grouped) -> list[Run]:
+    runs = []
+    for file in by_role(files)["results"]:
+        with grouped.collecting_bad():
+            runs.append(Run(file, read(file.path), date_in(file.path)))
+    return runs
 
 
 def in_groups(items: Iterable[_T], size_of: Callable[[_T], int], most: int) -> Iterator[list[_T]]:
@@ -255,8 +293,8 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
     messages: list[Message] | None = None  # the whole transcript otherwise
     interaction_type: str = "single_turn"
     answers: list[AnswerAttribution] = []
-    num_turns: OptionalInt = None
-    tool_calls: OptionalInt = None
+    num_turns: int | UnsetType = UNSET
+    tool_calls: int | UnsetType = UNSET
     token_usage: TokenUsage | None = None
     performance: Performance | None = None
     error: str = ""  # what went wrong with the sample itself; it is the error of all its records
@@ -270,12 +308,13 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
 
 
 # A small log: what it says about its run, and its samples, which are read when they are needed.
-Reading = tuple[LogPlan, Iterable[Sample | str]]
+Samples = Iterable[Sample | str]  # a text says why a sample is left out
+Reading = tuple[LogPlan, Samples]
 
 NOT_SCORED = "the log has no score for this sample"
 
 
-def with_every_metric(samples: Iterable[Sample | str]) -> list[Sample | str]:
+def with_every_metric(samples: Samples) -> list[Sample | str]:
     """Give samples without a score an error for each metric that other samples have."""
     found = list(samples)
     whole = [sample for sample in found if isinstance(sample, Sample)]
@@ -294,12 +333,10 @@ _MANY = 1 << 53
 
 def tokens_of(read: Any, written: Any) -> TokenUsage | None:
     """The tokens of prompt and answer; None unless both are numbers and make sense."""
-    asked, said = (
-        None if number is None or not 0 <= number < _MANY else round(number)
-        for number in map(number_of, (read, written))
-    )
-    if asked is None or said is None:
+    numbers = [number for number in map(number_of, (read, written)) if number is not None]
+    if len(numbers) < 2 or not 0 <= min(numbers) <= max(numbers) < _MANY:
         return None
+    asked, said = map(round, numbers)
     return TokenUsage(input_tokens=asked, output_tokens=said, total_tokens=asked + said)
 
 

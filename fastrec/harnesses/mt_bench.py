@@ -8,7 +8,6 @@
 Each turn is a sample. The second one is a conversation: its question alone is `input.raw`.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable
 from itertools import chain
 
@@ -26,22 +25,23 @@ from fastrec.harnesses.log import (
     RunInfo,
     Sample,
     Score,
+    by_role,
 )
 from fastrec.harnesses.values import Fields, as_list, spell, texts_of
 from fastrec.schemas.newest import Input, Message, Output
 
+ById = dict[str, Fields]  # the rows of a file, by the id of their question
+
 
 def logs_of(files: Files) -> Grouped:
-    by_role: FilesByRole = defaultdict(list)
-    for file in files:
-        by_role[file.role].append(file)
+    roles = by_role(files)
     grouped = Grouped(
         bad=[
             BadLog(file.path, "it has preferences between two models, and no scores of one")
-            for file in by_role["pairs"]
+            for file in roles["pairs"]
         ]
     )
-    add_judged(grouped, "mt-bench", by_role)
+    add_judged(grouped, "mt-bench", roles)
     return grouped
 
 
@@ -74,7 +74,7 @@ def _names(file: FoundFile, key: str) -> list[str]:
     return list(dict.fromkeys(spell(row[key]) for row in _rows(file)))
 
 
-def judged_rows(log: Log) -> tuple[list[Fields], dict[str, Fields], dict[str, Fields]]:
+def judged_rows(log: Log) -> tuple[list[Fields], ById, ById]:
     """The judgements on a model; what was asked and what it said, by the id of the question."""
     judgements, asked, said = map(_rows, log.files)
     return (

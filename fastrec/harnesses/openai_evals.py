@@ -58,7 +58,7 @@ def read(log: Log) -> Reading:
         run=RunInfo(
             task=spec.text("eval_name"),
             model=spell(models[0]),
-            started=spec.text("created_at") or spec.text("run_id"),
+            started=spec.text("created_at", "run_id"),
             metadata=spelled({"run_id": spec["run_id"], "split": spec["split"]}),
         ),
         aggregates=means,

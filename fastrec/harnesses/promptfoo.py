@@ -25,9 +25,9 @@ from fastrec.harnesses.log import (
     logs_by_name,
     tokens_of,
 )
-from fastrec.harnesses.transcripts import prompt_of
+from fastrec.harnesses.transcripts import prompt_of, time_of
 from fastrec.harnesses.values import Fields, as_object, number_of, spell, spelled
-from fastrec.schemas.newest import Input, Output, Performance
+from fastrec.schemas.newest import Input, Output
 
 _ERROR = 2  # `failureReason` of a call that failed; 1 is an assertion
 
@@ -50,7 +50,7 @@ def _name(row: Fields) -> str:
 
 
 def _model(row: Fields) -> str:
-    return row.text("provider.id") or row.text("provider")
+    return row.text("provider.id", "provider")
 
 
 def read(log: Log) -> Reading:
@@ -60,7 +60,7 @@ def read(log: Log) -> Reading:
     number = row["promptIdx"]
     prompt = as_object(document[f"results.prompts.{number}"])
     passed, failed, errors = (
-        int(prompt.number(f"metrics.test{name}Count") or 0) for name in ("Pass", "Fail", "Error")
+        prompt.count(f"metrics.test{name}Count") or 0 for name in ("Pass", "Fail", "Error")
     )
     judged = passed + failed
     share = (
@@ -71,7 +71,7 @@ def read(log: Log) -> Reading:
         "prompt_label": prompt["label"],
         "eval_id": document["evalId"],
     }
-    started = document.text("results.timestamp") or document.text("evalId")
+    started = document.text("results.timestamp", "evalId")
     return LogPlan(
         run=RunInfo(
             task=document.text("config.description") or "promptfoo",
@@ -88,10 +88,9 @@ def read(log: Log) -> Reading:
 def _sample_of(row: Fields) -> Sample:
     raw, formatted = prompt_of(row["prompt.raw"])
     said = row["response.output"]
-    latency = row.number("latencyMs")
     error = ""
     if row["failureReason"] == _ERROR or (row["error"] and row["gradingResult"] is None):
-        error = row.text("error") or row.text("response.error") or "the call failed"
+        error = row.text("error", "response.error") or "the call failed"
     values = {"score": row["score"], "pass": row["success"]}
     for name, value in as_object(row["namedScores"]).items():
         values[f"score:{name}"] = value
@@ -106,7 +105,7 @@ def _sample_of(row: Fields) -> Sample:
         token_usage=tokens_of(
             row["response.tokenUsage.prompt"], row["response.tokenUsage.completion"]
         ),
-        performance=None if latency is None or latency < 0 else Performance(latency_ms=latency),
+        performance=time_of(row["latencyMs"], 1),
         error=error,
         fields={
             **as_object(row["vars"]),

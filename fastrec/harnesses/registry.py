@@ -11,14 +11,14 @@ Harnesses whose logs are large or come in many versions are folders. Most have t
 """
 
 import re
-import tomllib
-from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pkgutil import get_data
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 
-class MetricRow(NamedTuple):
+class MetricRow(msgspec.Struct, frozen=True):
     """Metrics that are no judgements, or better if lower."""
 
     kind: str  # judgement, cost or bookkeeping
@@ -26,15 +26,15 @@ class MetricRow(NamedTuple):
     lower: bool = True  # whether lower is better
 
 
-class Harness(NamedTuple):
+class Harness(msgspec.Struct, frozen=True):
     """A table of `harnesses.toml`, which describes the fields."""
 
-    metrics: Sequence[MetricRow]
+    metrics: list[MetricRow] = []
     title: str = ""
     reads: str = ""
     log_name: str = ""
-    metadata: Iterable[str] = ()
-    roles: Iterable[Sequence[str]] = ()
+    metadata: list[str] = []
+    roles: list[list[str]] = []
     first_line: bool = False
 
     def role_in(self, head: bytes) -> str | None:
@@ -49,12 +49,8 @@ class Harness(NamedTuple):
         return None
 
 
-def _harness_of(*, metrics: Iterable[dict[str, Any]] = (), **fields: Any) -> Harness:
-    return Harness([MetricRow(**row) for row in metrics], **fields)
-
-
-_TABLES = tomllib.loads((get_data("fastrec.harnesses", "harnesses.toml") or b"").decode())
-KNOWN = {name: _harness_of(**table) for name, table in _TABLES.items()}  # also `table`
+_DATA = get_data("fastrec.harnesses", "harnesses.toml") or b""
+KNOWN = msgspec.toml.decode(_DATA, type=dict[str, Harness])  # also `table`
 HARNESSES = {name: harness for name, harness in KNOWN.items() if harness.title}
 
 

@@ -8,7 +8,6 @@ such as by a timeout, has an error, and the reward that the log states. Argument
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_object
@@ -23,6 +22,7 @@ from fastrec.harnesses.log import (
     RunInfo,
     Sample,
     by_folder,
+    by_role,
     tokens_of,
 )
 from fastrec.harnesses.transcripts import time_of, trial_of
@@ -49,10 +49,9 @@ _document = partial(read_object, what="result of tau2-bench")
 def logs_of(files: Files) -> Grouped:
     grouped = Grouped()
     simulations = {folder: roles["simulation"] for folder, roles in by_folder(files).items()}
-    for file in files:
-        if file.role == "results":
-            parts = simulations.pop(join(parent_of(file.path), "simulations"), ())
-            grouped.logs.append(Log("tau2-bench", file.path, (file, *parts)))
+    for file in by_role(files)["results"]:
+        parts = simulations.pop(join(parent_of(file.path), "simulations"), ())
+        grouped.logs.append(Log("tau2-bench", file.path, (file, *parts)))
     grouped.bad = [
         BadLog(
             folder, "give the results.json of the run, too: simulations name neither model nor task"
@@ -72,8 +71,7 @@ def read(log: Log) -> Reading:
         raise LogError(log.path, "does not name the model (info.agent_info.llm)")
     names = {"agent": kind, "user_model": info["user_info.llm"]}
     domain = info["environment_info.domain_name"]
-    trials: Any = info["num_trials"]
-    is_known = isinstance(trials, int) and 0 < trials < _MOST_TRIALS
+    repeats = info.count("num_trials") or 0
     plan = LogPlan(
         run=RunInfo(
             task=f"tau2_bench_{spell(domain)}" if domain else "tau2_bench",
@@ -83,7 +81,9 @@ def read(log: Log) -> Reading:
             metadata=spelled(names),
         ),
         aggregates=_figures(document),
-        expected_samples=trials * len(as_list(document["tasks"])) if is_known else None,
+        expected_samples=repeats * len(as_list(document["tasks"]))
+        if 0 < repeats < _MOST_TRIALS
+        else None,
     )
     tasks = {spell(task["id"]): task for task in document.objects("tasks")}
     further = (_document(file.path) for file in log.files[1:])

@@ -129,11 +129,11 @@ def add_chat(sample: Sample, chat: Any) -> None:
     sample.output = None
     sample.interaction_type = "agentic"
     sample.messages = []
-    sample.tool_calls = 0
     sample.num_turns = len(messages)
+    count = 0
     for index, message in enumerate(messages):
         calls = [_call_of(as_object(call)) for call in as_list(message["tool_calls"])]
-        sample.tool_calls += len(calls)
+        count += len(calls)
         role = spell(message["role"])
         # tau2-bench writes the id of the call as the id of its result
         answered = message["tool_call_id"] or (role == "tool" and message["id"])
@@ -147,13 +147,14 @@ def add_chat(sample: Sample, chat: Any) -> None:
                 tool_call_id=[spell(answered)] if answered else UNSET,
             )
         )
+    sample.tool_calls = count
 
 
 def _call_of(call: Fields) -> ToolCall:
     function = as_object(call["function"]) or call
     return ToolCall(
-        id=call.text("id") or call.text("tool_call_id"),
-        name=function.text("name") or function.text("function_name"),
+        id=call.text("id", "tool_call_id"),
+        name=function.text("name", "function_name"),
         arguments=arguments_in(function["arguments"]),
     )
 
@@ -197,7 +198,8 @@ def time_between(start: Any, end: Any) -> Performance | None:
     return time_of((last - first).total_seconds())
 
 
-def time_of(seconds: Any) -> Performance | None:
-    number = number_of(seconds)
-    latency = number_of(None if number is None else number * 1000)
+def time_of(time: Any, unit: int = 1000) -> Performance | None:
+    """A time in a unit of so many milliseconds; None unless it makes sense."""
+    number = number_of(time)
+    latency = number_of(None if number is None else number * unit)
     return None if latency is None or latency < 0 else Performance(latency_ms=latency)

@@ -45,40 +45,47 @@ def integer_in(digits: str) -> int | str:
         return digits
 
 
-def decoder(kind: type[_T], *, has_raw: bool = False) -> Callable[[Buffer], _T]:
+def decoder(kind: type[_T]) -> Callable[[Buffer], _T]:
     """Make a function that decodes JSON as a type; unknown keys are skipped.
 
-    `has_raw`: whether it has Raw in it.
-
-    Harnesses write bare NaN and Infinity, and escaped lone surrogates. msgspec refuses them. Such a
-    text is parsed by Python's `json`, which is slower; lone surrogates become U+FFFD, integers of
-    more than 4,300 digits become texts. With Raw, it is written again as JSON, where NaN and
-    Infinity are texts.
+    Harnesses write bare NaN and Infinity, and escaped lone surrogates. msgspec refuses them. In
+    such a text, NaN and Infinity become texts, from which a field that is a number takes them. If
+    that is not enough, Python's `json` parses it, which is slower: lone surrogates become U+FFFD,
+    and integers of more than 64 bits become texts.
 
     The function raises ValueError if the text is no JSON either way, or not of that type.
     """
     fast = msgspec.json.Decoder(kind).decode
+    lenient = msgspec.json.Decoder(kind, strict=False).decode
 
     def decode(text: Buffer) -> _T:
         try:
             return fast(text)
+        except msgspec.ValidationError as exc:
+            raise ValueError(str(exc)) from None
         except REFUSALS as exc:
             refusal = str(exc)
-        if has_raw:
-            with suppress(*REFUSALS):
-                return fast(finite(text))
+        with suppress(*REFUSALS):
+            return lenient(finite(text))
         try:
-            value = plain(json.loads(bytes(text), parse_int=integer_in), is_finite=has_raw)
+            value = plain(json.loads(bytes(text), parse_int=integer_in))
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
         except ValueError:
             raise ValueError(refusal) from None
         try:
-            return fast(encode(value)) if has_raw else msgspec.convert(value, kind)
+            return lenient(encode(value))
         except REFUSALS as exc:
             raise ValueError(str(exc)) from None
 
     return decode
+
+
+decode_object = decoder(JsonObject)
+
+
+class LogObject(msgspec.Struct, gc=False):
+    """An object of a log. Keys that are not fields are skipped, above all long ones."""
 
 
 def finite(text: Buffer) -> bytes:
@@ -100,18 +107,18 @@ def replace_lone_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def plain(value: Any, *, is_finite: bool = True) -> Any:
-    """Replace lone surrogates and, with `is_finite`, numbers that JSON cannot hold."""
+def plain(value: Any) -> Any:
+    """Replace lone surrogates, and numbers that JSON cannot hold."""
     kind = type(value)
     if kind is str:
         return value if value.isascii() else replace_lone_surrogates(value)
     if kind is dict:
-        return {plain(key): plain(item, is_finite=is_finite) for key, item in value.items()}
+        return {plain(key): plain(item) for key, item in value.items()}
     if kind is list:
-        return [plain(item, is_finite=is_finite) for item in value]
-    if is_finite and kind is float and not math.isfinite(value):
+        return list(map(plain, value))
+    if kind is float and not math.isfinite(value):
         return json.dumps(value)
-    if is_finite and kind is int and not -_LARGEST <= value < _LARGEST:
+    if kind is int and not -_LARGEST <= value < _LARGEST:
         return str(value)
     return value
 
@@ -173,12 +180,17 @@ class Fields(JsonObject):
     def __missing__(self, path: str) -> Any:
         return value_at(self, path)
 
-    def text(self, path: str) -> str:
-        """A value as text; empty if it is null, 0 or empty."""
-        return spell(self[path] or "")
+    def text(self, *paths: str) -> str:
+        """The first value that is not null, 0 or empty, as text; empty if there is none."""
+        return next((spell(value) for value in map(self.__getitem__, paths) if value), "")
 
     def number(self, path: str) -> float | None:
         return number_of(self[path])
+
+    def count(self, path: str) -> int | None:
+        """An integer; None for any other value."""
+        value = self[path]
+        return value if isinstance(value, int) else None
 
     def objects(self, path: str) -> list[Fields]:
         """The objects of a list; what is none is skipped."""

@@ -16,6 +16,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -73,18 +74,16 @@ _LOCATIONS = 3  # that a group remembers
 _MOST_COMMON = 1_000
 _INDEX = re.compile(r"\[\d+\]")
 
-_common: dict[Finding, Finding] = {}
-
 
 class Finding(msgspec.Struct, frozen=True):
     """One error or warning."""
 
+    #: The code.
     code: str
-    """The code."""
+    #: The JSON path in the record, such as `$.evaluation.score`.
     path: str
-    """The JSON path in the record, such as `$.evaluation.score`."""
+    #: What was expected, and what was found.
     message: str
-    """What was expected, and what was found."""
 
     @property
     def severity(self) -> str:
@@ -128,6 +127,10 @@ class InvalidRecordError(FastrecError, ValueError):
         )
 
 
+# Equal findings of many lines are one object: ten findings are larger than a short line.
+_shared_finding = lru_cache(_MOST_COMMON)(Finding)
+
+
 def first_errors(reports: Iterable[Report], most: int = MOST_ERRORS) -> Errors:
     """List the errors of a line in the order of the table of codes, then by path.
 
@@ -142,12 +145,7 @@ def first_errors(reports: Iterable[Report], most: int = MOST_ERRORS) -> Errors:
         counts[code] += 1
         if counts[code] <= most:
             message = text if value is NO_VALUE else f"{text}, found {describe(value)}"
-            finding = Finding(code, json_path(steps), message)
-            # Use an equal finding of an earlier line, if there is one: ten findings are larger than
-            # a short line.
-            if len(_common) >= _MOST_COMMON:
-                _common.clear()
-            kept.add(_common.setdefault(finding, finding))
+            kept.add(_shared_finding(code, json_path(steps), message))
     findings = sorted(
         kept, key=lambda finding: (_RANK[finding.code], finding.path, finding.message)
     )
@@ -302,29 +300,29 @@ def label_code(label: str) -> str:
 class Location(msgspec.Struct, frozen=True):
     """A line of a shard."""
 
+    #: The shard.
     source: str
-    """The shard."""
+    #: Number of the line in the shard, from 1.
     line: int
-    """Number of the line in the shard, from 1."""
 
 
 class FindingGroup(msgspec.Struct):
     """Findings with the same code, path and version, whatever the indices in the path."""
 
+    #: The code.
     code: str
-    """The code."""
+    #: The JSON path of the first, such as `$.evaluation.score`.
     path: str
-    """The JSON path of the first, such as `$.evaluation.score`."""
+    #: What was expected and found in the first.
     message: str
-    """What was expected and found in the first."""
+    #: `error`, `warning` or `note`.
     severity: str
-    """`error`, `warning` or `note`."""
+    #: How many there are.
     count: int
-    """How many there are."""
+    #: The first three lines.
     locations: list[Location]
-    """The first three lines."""
+    #: The schema version of the errors; null for warnings, notes, and lines without a value.
     version: str | None = None
-    """The schema version of the errors; null for warnings, notes, and lines without a value."""
 
 
 class FindingGroups(msgspec.Struct):

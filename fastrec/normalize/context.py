@@ -1,7 +1,5 @@
 """Shared context of an attempt to run: options, output, engine, journal, progress."""
 
-from collections.abc import Callable
-
 import msgspec
 
 from fastrec.corpus.output import Output
@@ -11,6 +9,7 @@ from fastrec.limits import current_limits
 from fastrec.normalize.inputs import Streams
 from fastrec.normalize.options import Options
 from fastrec.normalize.resume import Journal
+from fastrec.parameters import Notice
 from fastrec.progress import Progress
 from fastrec.schemas.schema import Schema
 from fastrec.storage import is_url
@@ -23,7 +22,7 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     engine: Engine
     journal: Journal
     progress: Progress
-    notice: Callable[[str], None]
+    notice: Notice
     streams: Streams
     started_at: int  # when the run began to read shards, in nanoseconds since 1970
     is_first: bool  # whether this is the first attempt

@@ -291,9 +291,8 @@ def read_labels(file: GivenFile) -> dict[int, Label]:
 class Labeller:
     """Changes the verdicts of records, and counts the records of each label."""
 
-    # Lines by the number of a label, whether it changed the record (+) or not (=), and the
-    # record's digest.
-    counts: Counter[str]
+    # Lines by the number of a label, whether it changed the record, and the record's digest.
+    counts: Counter[Any]
 
     def __init__(self, file: GivenFile) -> None:
         labels = read_labels(file)
@@ -348,7 +347,7 @@ class Labeller:
             record.evaluation.is_correct = before["is_correct"]
         digest = xxh3_64_hexdigest(spell(value))
         for number in about:
-            self.counts[f"{number} {'+' if changed and number == about[-1] else '='}{digest}"] += 1
+            self.counts[number, bool(changed) and number == about[-1], digest] += 1
         return bool(changed)
 
 
@@ -382,18 +381,15 @@ def count_unfilled(file: GivenFile) -> int:
     return sum(not label.is_filled for label in read_labels(file).values())
 
 
-def label_counts(file: GivenFile, counts: Counter[str]) -> tuple[LabelCounts, list[str]]:
+def label_counts(file: GivenFile, counts: Counter[Any]) -> tuple[LabelCounts, list[str]]:
     """What became of all labels, and notices about those that match no record or several."""
     last = Labeller(file).labels.keys()
     unfilled = count_unfilled(file)
     filled = len(read_labels(file)) - unfilled
     records: defaultdict[int, set[str]] = defaultdict(set)
-    changed: set[str] = set()
-    for key in counts:
-        number, _, found = key.partition(" ")
-        records[int(number)].add(found[1:])
-        if found[0] == "+":
-            changed.add(found[1:])
+    for number, _, record in counts:
+        records[number].add(record)
+    changed = {record for _, is_changed, record in counts if is_changed}
     unmatched = sorted(last - records.keys())
     several = sorted(number for number, found in records.items() if len(found) > 1)
     notices = [

@@ -40,7 +40,6 @@ from fastrec.normalize.kept import (
     Kept,
     KeptFile,
     KeptShard,
-    encoded_kept,
     signatures_of,
 )
 from fastrec.normalize.options import Options
@@ -55,12 +54,13 @@ from fastrec.normalize.results import (
     count_lines,
     repair_documents,
 )
-from fastrec.sorting.files import read_blocks, write_blocks
+from fastrec.schemas.view import REFUSALS
+from fastrec.sorting.files import framed, read_blocks, write_blocks
 from fastrec.sorting.keys import sample_id_of
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, base_name, is_url
-from fastrec.summary.document import HashExample, LineCounts, Summary, json_safe
+from fastrec.summary.document import HashExample, LineCounts, Summary, filled, json_safe
 from fastrec.summary.part_statistics import Census, LinesByPiece, PartCounts, add_part_counts
 from fastrec.summary.summarize import hash_counts, same_run_summary, sorted_counts, summarize
 
@@ -223,7 +223,7 @@ def _summarize(
         name: sum(getattr(entry, name) for entry in inputs) for name in LineCounts.__struct_fields__
     }
     wrong_hashes = [
-        HashExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
+        filled(HashExample, example, sample_id=json_safe(sample_id_of(example.sample_id)))
         for example in lines.wrong_hashes
     ]
     repaired, repairable = repair_documents(lines)
@@ -275,7 +275,7 @@ def _write_rejects(
     written = write_rejects(context.output.staged(name), ranges, left_out, names)
     if written is None:
         return None
-    return RejectsEntry(file=name, records=count, bytes=written.bytes, sha256=written.sha256)
+    return filled(RejectsEntry, written, file=name, records=count)
 
 
 class _OldCorpus(msgspec.Struct):
@@ -292,13 +292,13 @@ def _why_refused(context: RunContext, parts: Sequence[PartFile], counts: LineCou
     if not counts.kept and old_manifest is not None:
         try:
             records = msgspec.json.decode(old_manifest, type=_OldCorpus).records
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except REFUSALS:
             return "it has no records, and would replace a corpus whose manifest cannot be read"
         if records:
             return f"it has no records, and would replace a corpus with {records:,}"
     if context.options.check_secrets:
-        found = dict(context.engine.run(search_part, map(ChosenTask, parts)))
-        if fields := list_secrets(found[number] for number in range(len(parts))):
+        found = sorted(context.engine.run(search_part, map(ChosenTask, parts)))
+        if fields := list_secrets(groups for _, groups in found):
             return f"metadata have what looks like credentials: {'; '.join(fields)}"
     return None
 
@@ -389,7 +389,8 @@ def _keep_work(
         files=_kept_files(context, tasks, parts, summary, rejects),
     )
     try:
-        return encoded_kept(document), frozenset(file.path for file in document.files)
+        body = msgspec.msgpack.encode(document)
+        return framed(body), frozenset(file.path for file in document.files)
     except (UnicodeEncodeError, OverflowError) as exc:
         is_name = isinstance(exc, UnicodeEncodeError)
         reason = "a path is not UTF-8" if is_name else "its list would be too long"
@@ -451,11 +452,13 @@ def _kept_files(
     """Describe all files to keep; DamagedFileError if one is missing."""
     digests = [file for task in tasks for file in task.files]
     digests += [file for part in parts for file in part.all_files]
-    files = {file.path: file.hash for file in (*digests, summary)}
+    digests.append(summary)
     if rejects:
-        files[rejects.file] = rejects.sha256
+        digests.append(FileDigest(rejects.file, rejects.bytes, rejects.sha256))
+    files = {file.path: file for file in digests}
     signatures = signatures_of(list(map(context.output.before_publishing, files)), context.engine)
     for path, signature in zip(files, signatures, strict=True):
         if not signature:
             raise DamagedFileError(path, "it is missing")
-    return list(map(KeptFile, files, signatures, files.values()))
+    described = zip(files.values(), signatures, strict=True)
+    return [KeptFile(file.path, file.size, file.hash, signature) for file, signature in described]

@@ -18,7 +18,7 @@ from fastrec.engine import make_engine
 from fastrec.errors import utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.inputs import check_formats, find_records
-from fastrec.normalize.kept import Base, Kept, read_kept
+from fastrec.normalize.kept import Base, KeptOrReason, read_kept
 from fastrec.normalize.options import Options
 from fastrec.normalize.pass1 import choose_target
 from fastrec.normalize.pass1_driver import sort_shards
@@ -35,43 +35,43 @@ from fastrec.storage import join, without_file_protocol
 class Plan(msgspec.Struct, kw_only=True):
     """What a run would do, without doing it."""
 
+    #: Files that would be in the corpus.
     shards: int
-    """Files that would be in the corpus."""
+    #: Size of all files.
     input_bytes: int
-    """Size of all files."""
+    #: Size after decompression.
     estimated_text_bytes: int
-    """Size after decompression."""
+    #: Schema version of the corpus; a guess, if it follows from the content.
     schema: str
-    """Schema version of the corpus; a guess, if it follows from the content."""
+    #: Tasks of the first pass, if all files are read.
     tasks: int
-    """Tasks of the first pass, if all files are read."""
+    #: Estimated number of parts.
     estimated_parts: int
-    """Estimated number of parts."""
+    #: Of the files.
     paths: list[str]
-    """Of the files."""
+    #: Notices for the user.
     notices: list[str]
-    """Notices for the user."""
+    #: With `--incremental`: what would be reused.
     incremental: PlannedReuse | None = None
-    """With `--incremental`: what would be reused."""
 
 
 class PlannedReuse(msgspec.Struct, kw_only=True):
     """What an incremental run would reuse."""
 
+    #: Files as the last run read them, not read again.
     unchanged: int
-    """Files as the last run read them, not read again."""
+    #: Files that the last run did not have; without `--incremental`, all.
     new: list[str]
-    """Files that the last run did not have; without `--incremental`, all."""
+    #: Files that changed since the last run.
     changed: list[str]
-    """Files that changed since the last run."""
+    #: Files of the last run that are not there any more.
     gone: list[str]
-    """Files of the last run that are not there any more."""
+    #: Parts of the corpus.
     parts: int
-    """Parts of the corpus."""
+    #: Parts that would be made.
     parts_written: int
-    """Parts that would be made."""
+    #: Whether these numbers are estimates, without kept work.
     is_estimate: bool
-    """Whether these numbers are estimates, without kept work."""
 
 
 def plan(
@@ -107,7 +107,7 @@ def plan(
 
 
 def _plan_reuse(
-    shards: Sequence[Shard], kept: Kept | str | None, options: Options, planned: Plan
+    shards: Sequence[Shard], kept: KeptOrReason, options: Options, planned: Plan
 ) -> PlannedReuse:
     """Judge new and changed shards on this machine, and plan the parts."""
     options = replace(options, engine="pool", scheduler=None)

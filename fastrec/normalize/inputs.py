@@ -25,6 +25,7 @@ from fastrec.errors import (
 )
 from fastrec.normalize.results import Piece
 from fastrec.schemas.registry import SCHEMAS, fields_of
+from fastrec.schemas.view import REFUSALS
 from fastrec.sources.formats import why_foreign
 from fastrec.sources.inputs import find_files, find_shards, walk
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
@@ -144,7 +145,7 @@ def _first_records(shards: Sequence[Shard]) -> Iterator[Any]:
         ):  # what cannot be read is reported in pass 1
             chunk = next(shard.read(chunk_bytes=_PEEKED_TEXT), None)
             for line in chunk.data.split(b"\n") if isinstance(chunk, Chunk) else ():
-                with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                with contextlib.suppress(*REFUSALS):
                     yield msgspec.json.decode(line)
 
 

@@ -30,15 +30,17 @@ from msgspec.structs import replace
 from fastrec.corpus.manifest import InputEntry, RejectsEntry
 from fastrec.corpus.output import NEXT
 from fastrec.engine.base import Engine
-from fastrec.errors import shown
+from fastrec.errors import DamagedFileError, shown
 from fastrec.normalize.results import Part, PieceCounts, SortResult
-from fastrec.normalize.resume import difference, framed, unframed
-from fastrec.sorting.gather import RunSlice, part_slice, whole_run
+from fastrec.normalize.resume import Settings, difference
+from fastrec.sorting.files import read_blocks
+from fastrec.sorting.gather import Bound, RunSlice, whole_run
 from fastrec.sorting.keys import END
 from fastrec.sources.formats import Format, format_of_name
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
-from fastrec.storage import hash_of_file, sha256_of_file, storage_of
+from fastrec.storage import FileDigest, hash_of_file, is_unchanged, storage_of
+from fastrec.summary.document import filled
 
 _FILES = 1_000  # files whose signatures one task asks for
 
@@ -52,14 +54,12 @@ class KeptShard(msgspec.Struct, frozen=True, array_like=True):
     ranges: tuple[tuple[int, int, str], ...] = ()
 
 
-class KeptFile(msgspec.Struct, frozen=True, array_like=True):
-    path: str
+class KeptFile(FileDigest, frozen=True, array_like=True):
     signature: str  # size, modification time and inode, or ETag
-    hash: str  # 128-bit xxh3, or SHA-256 if it is longer
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    settings: dict[str, str]
+    settings: Settings
     shards: list[KeptShard]
     tasks: list[SortResult]  # without runs; the shards of their pieces are positions in `shards`
     # by position in `shards`: those that the driver decompressed
@@ -76,24 +76,24 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
         return max((number + 1 for task in self.tasks for number in task.numbers), default=0)
 
 
-def encoded_kept(kept: Kept) -> bytes:
-    return framed(_encode(kept))
+# None if there is none, or why it cannot be read.
+KeptOrReason = Kept | str | None
 
 
-def read_kept(path: str) -> Kept | str | None:
+def read_kept(path: str) -> KeptOrReason:
     """Read the document; None if there is none, or why it cannot be read."""
     try:
-        bodies = unframed(storage_of(path).read_all(path))
-        return _decode(bodies[0]) if bodies else f"{shown(path)} is damaged"
-    except FileNotFoundError:
-        return None
+        return msgspec.convert(next(read_blocks(path), None), Kept)
+    except DamagedFileError as exc:
+        is_missing = isinstance(exc.__cause__, FileNotFoundError)
+        return None if is_missing else f"{shown(path)} is damaged"
     except OSError as exc:
         return f"{shown(path)} cannot be read: {exc.strerror or exc}"
     except msgspec.MsgspecError:
         return f"{shown(path)} is of another version, or damaged"
 
 
-def recover_kept(path: str) -> Kept | str | None:
+def recover_kept(path: str) -> KeptOrReason:
     """Read the document that counts, as `read_kept` does.
 
     If all files of the next one are in place, that one counts, and replaces the other.
@@ -115,7 +115,7 @@ def recover_kept(path: str) -> Kept | str | None:
 
 def _why_damaged(kept: Kept, engine: Engine, *, by_content: bool) -> str | None:
     if by_content:
-        checked = engine.run(_has_hash, kept.files)
+        checked = engine.run(is_unchanged, kept.files)
         changed = [kept.files[number] for number, is_same in checked if not is_same]
     else:
         found = signatures_of([file.path for file in kept.files], engine)
@@ -157,17 +157,6 @@ def _signatures(paths: Sequence[str]) -> list[str]:
             found.append("")
     return found
 
-
-def _has_hash(file: KeptFile) -> bool:
-    read = sha256_of_file if len(file.hash) > 32 else hash_of_file
-    try:
-        return read(file.path)[1] == file.hash
-    except OSError:
-        return False
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Kept).decode
 
 _Layout = tuple[tuple[int, int], ...]  # ranges of a file: start and size
 _Hashed = tuple[tuple[int, int, str], ...]  # the same, with their hashes
@@ -259,21 +248,20 @@ def _proofs(
     theirs: dict[int, _Proof] = {}
     layouts: defaultdict[str, set[_Layout]] = defaultdict(set)
     for position, old in enumerate(kept):
-        if old.signature not in doubtful:
-            theirs[position] = (old.signature, ())
-        elif hashed := _hashed(old):
+        if not old.signature:  # a stream
+            continue
+        hashed = _hashed(old) if old.signature in doubtful else ()
+        if hashed is not None:
             like = likeness(old.signature)
             theirs[position] = (like, hashed)
             layouts[like].add(tuple((start, size) for start, size, _ in hashed))
     ours: dict[int, list[_Proof]] = {}
     unsure: list[tuple[int, str, _Layout]] = []
     for number, shard in enumerate(shards):
-        ours[number] = []
-        if shard.signature in doubtful:
-            like = likeness(shard.signature)
-            unsure += [(number, like, layout) for layout in layouts[like]]
-        elif shard.signature:
-            ours[number].append((shard.signature, ()))
+        like = likeness(shard.signature)
+        found = layouts[like] if shard.signature else ()
+        ours[number] = [(like, ()) for layout in found if not layout]
+        unsure += [(number, like, layout) for layout in found if layout]
     tasks = [(shards[number].path, layout) for number, _, layout in unsure]
     for at, hashed in engine.run(_hash_ranges, tasks):
         number, like, _ = unsure[at]
@@ -284,8 +272,6 @@ def _proofs(
 
 def _hashed(kept: KeptShard) -> _Hashed | None:
     """The hashes of all bytes of a kept shard by range; None if they are not known."""
-    if not kept.signature:
-        return None
     ranges = tuple(sorted(range_ for range_ in kept.ranges if range_[1])) or kept.ranges
     end = 0
     for start, length, content in ranges:
@@ -317,7 +303,7 @@ def _hash_ranges(task: tuple[str, _Layout]) -> _Hashed | None:
     return tuple(hashed)
 
 
-def positions_in(cuts: Sequence[bytes], low: bytes | None, high: bytes | None) -> tuple[int, int]:
+def positions_in(cuts: Sequence[bytes], low: Bound, high: Bound) -> tuple[int, int]:
     """The first and the last of the ranges between cuts that overlap another range of keys."""
     first = 0 if low is None else bisect_right(cuts, low)
     return first, len(cuts) if high is None else bisect_left(cuts, high)
@@ -337,7 +323,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     gone: tuple[PieceCounts, ...] = ()  # pieces of shards that are gone or changed
     # Unchanged shards that the driver of an earlier run decompressed.
     decompressed: dict[int, ReadStats] = {}
-    parts: tuple[Part, ...] = ()
+    parts: list[Part] = []
     is_same: bool = False  # whether the shards are those of the last run, in the same order
     inputs: list[InputEntry] = []
     summary: str = ""  # path of the summary of the last run
@@ -356,7 +342,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The first keys of all parts but the first."""
         return [part.low for part in self.parts[1:] if part.low is not None]
 
-    def overlapping(self, low: bytes | None, high: bytes | None) -> list[int]:
+    def overlapping(self, low: Bound, high: Bound) -> list[int]:
         """The numbers of the parts that may have records of a range."""
         first, last = positions_in(self.cuts, low, high)
         return [
@@ -365,7 +351,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             if (low is None or part.span[1] >= low) and (high is None or part.span[0] < high)
         ]
 
-    def is_within(self, number: int, low: bytes | None, high: bytes | None) -> bool:
+    def is_within(self, number: int, low: Bound, high: Bound) -> bool:
         first, last = self.parts[number].span
         return (low is None or low <= first) and (high is None or last < high)
 
@@ -398,9 +384,9 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def find_base(
-    kept: Kept | str | None,
+    kept: KeptOrReason,
     shards: Sequence[Shard],
-    settings: dict[str, str],
+    settings: Settings,
     engine: Engine,
     check: str | None,
 ) -> tuple[Base, str]:
@@ -443,7 +429,9 @@ def _base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content:
             tasks.append(replace(task, pieces=tuple(left)))
     paths = [shard.path for shard in shards]
     gone_shards = [kept.shards[position] for position in changes.gone]
-    return Base(
+    return filled(
+        Base,
+        kept,
         changes=changes,
         # Bad shards were not in the corpus. They have no ranges.
         paths_gone=frozenset(shard.path for shard in gone_shards if shard.ranges).difference(paths),
@@ -452,24 +440,28 @@ def _base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content:
         decompressed={
             numbers[at]: stats for at, stats in kept.decompressed.items() if at in numbers
         },
-        parts=tuple(kept.parts),
         is_same=len(changes.unchanged) == len(shards)
         and paths == [shard.path for shard in kept.shards],
-        inputs=kept.inputs,
-        summary=kept.summary,
-        rejects=kept.rejects,
         files=frozenset(file.path for file in kept.files),
-        next_piece=kept.next_piece,
     )
 
 
 def slices_of_part(part: Part, removed: tuple[int, ...]) -> list[RunSlice]:
     """A part of the base, with the records that it left out, as slices that can be gathered."""
     slices = []
-    if part.records:
-        text = part.path, part.written.text_bytes
-        columns = part.columns.path if part.columns else ""
-        slices.append(part_slice(*text, part.index, part.index_bytes, removed, columns=columns))
+    if part.columns:
+        whole = RunSlice(
+            path=part.path,
+            index_start=0,
+            index_end=part.index_bytes,
+            data_start=0,
+            data_end=part.written.text_bytes,
+            index=part.index,
+            is_part=True,
+            removed=removed,
+            columns=part.columns.path,
+        )
+        slices.append(whole)
     if part.excluded:
         slices.append(replace(whole_run(part.excluded), removed=removed))
     return slices

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from fastrec.build import identity
 from fastrec.corpus.writer import COMPRESSIONS
+from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, check_choice
 from fastrec.filters import (
     FilterArguments,
@@ -52,7 +53,7 @@ from fastrec.sorting.keys import METRIC_FIELDS, sort_order
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES, Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard
-from fastrec.summary.document import LineCounts
+from fastrec.summary.document import LineCounts, filled
 
 MEMORY_PER_JOB = 512 << 20
 # Memory of a worker that is not the text and the bookkeeping of a run.
@@ -350,22 +351,34 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
                 check_choice(name, value, about.choices)
             elif name in _INTEGERS and not isinstance(value, int) and value != DEFAULTS[name]:
                 raise UsageError(f"{name} must be an integer, not {value!r}; sizes are in bytes")
-        if self.jobs < 1:
-            raise UsageError(f"jobs must be at least 1, not {self.jobs}")
-        if self.scheduler and self.engine != "dask":
-            raise UsageError("a scheduler needs the engine dask: give --engine dask")
-        if self.keep_names and not self.map:
-            raise UsageError("--keep-names needs --map, which changes names")
-        if self.strict_labels and not self.labels:
-            raise UsageError("--strict-labels needs --labels")
-        if self.trust and self.judge:
-            raise UsageError("--trust and --judge contradict each other: give one of them")
-        if self.check == "content" and not self.incremental:
-            raise UsageError("check content needs an incremental run: give --incremental, too")
-        if self.part_size < 1 << 10:
-            raise UsageError("part_size must be at least 1 KiB")
-        if self.memory is not None and self.memory < 1 << 20:
-            raise UsageError("memory must be at least 1 MiB: give a unit, as in 4GiB")
+        check_jobs(self.jobs)
+        mistakes = (
+            (
+                self.scheduler and self.engine != "dask",
+                "a scheduler needs the engine dask: give --engine dask",
+            ),
+            (
+                self.keep_names and not self.map,
+                "--keep-names needs --map, which changes names",
+            ),
+            (self.strict_labels and not self.labels, "--strict-labels needs --labels"),
+            (
+                self.trust and self.judge,
+                "--trust and --judge contradict each other: give one of them",
+            ),
+            (
+                self.check == "content" and not self.incremental,
+                "check content needs an incremental run: give --incremental, too",
+            ),
+            (self.part_size < 1 << 10, "part_size must be at least 1 KiB"),
+            (
+                self.memory is not None and self.memory < 1 << 20,
+                "memory must be at least 1 MiB: give a unit, as in 4GiB",
+            ),
+        )
+        for is_wrong, message in mistakes:
+            if is_wrong:
+                raise UsageError(message)
         if self.max_rejects is not None:
             parse_max_rejects(self.max_rejects)
         for code in self.repair:
@@ -481,8 +494,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
             # The memory stays occupied while a worker sorts.
             known_input_bytes=min(self.memory_per_job // 40, KNOWN_INPUT_BYTES),
         )
-        same = {name: getattr(self, name) for name in LineSettings.__struct_fields__[2:]}
-        return LineSettings(judge, self.sort_fields_of(target), **same)
+        fields = self.sort_fields_of(target)
+        return filled(LineSettings, self, judge=judge, sort_fields=fields)
 
     # Sizes of buffers, which follow from the memory of a process
 

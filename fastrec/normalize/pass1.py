@@ -426,4 +426,4 @@ def _reject(
 ) -> None:
     for line in lines:
         codes[line.findings[0].code] += 1
-        rejects.write(rejected_line(source, line).to_json())
+        rejects.add(rejected_line(source, line).to_json())

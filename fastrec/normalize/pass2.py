@@ -483,7 +483,7 @@ class _Resolver(_Step):
         path = f"{self._task.statistics_prefix}-left-out"
         with RejectsWriter(path) as file:
             for record in self._left_out:
-                file.write(record.to_json())
+                file.add(record.to_json())
             file.end_range()
         names = ""
         if self._left_out:

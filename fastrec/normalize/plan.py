@@ -24,6 +24,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -48,8 +49,8 @@ from fastrec.sorting.cuts import (
 )
 from fastrec.sorting.files import ViewsWriter, read_blocks, write_blocks
 from fastrec.sorting.gather import (
+    Bound,
     RunSlice,
-    Window,
     gather,
     gather_keys,
     slice_merged,
@@ -63,7 +64,7 @@ from fastrec.summary.part_statistics import read_lines_by_piece
 _AT_ONCE = 4  # regions that a task plans, if there are more than 64 runs
 
 # A range of keys: from the first one on, below the second one; None is no limit.
-Range = tuple[bytes | None, bytes | None]
+Range = tuple[Bound, Bound]
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -124,7 +125,7 @@ def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> 
     region_bytes = max(likely, text // current_limits().most_parts)
     also = [*base.cuts, *_gaps(sorted_shards, base, context.sort_fields)]
     regions = sorted_shards.sample.cuts(text, region_bytes, also=also)
-    runs = _Rounds(context, sorted_shards).merge(regions)
+    runs = _merge_runs(context, sorted_shards, regions)
     is_large = 2 * text > _memory()
 
     def plan(cuts: Sequence[bytes], unchanged: dict[int, Part]) -> Plan:
@@ -171,112 +172,96 @@ def _gaps(sorted_shards: SortedShards, base: Base, sort_fields: Sequence[str]) -
 # Merging runs
 
 
-class _Rounds(msgspec.Struct):
-    """Merges runs between the passes, until every part can read from all of them.
+def _merge_runs(
+    context: RunContext, sorted_shards: SortedShards, regions: Sequence[bytes]
+) -> list[Run]:
+    """Merge the runs of pass 1 if there are too many, until every part can read from all of them.
 
-    A merged run is written to the journal. Then it replaces the runs that it was made from, which
-    are removed, so merging needs little additional disk space.
+    Return the runs that parts are made from. A merged run is written to the journal. Then it
+    replaces the runs that it was made from, which are removed, so merging needs little additional
+    disk space.
     """
+    limits = current_limits()
+    fan_in = context.options.fan_in
+    regions_hash = xxh3_128_hexdigest(msgspec.msgpack.encode(regions))
+    ready = [merge for merge in sorted_shards.merged if merge.regions == regions_hash]
+    loose = _loose_runs(sorted_shards, regions_hash)
+    if (
+        all(merge.run.fences for merge in loose)
+        and len(loose) + len(ready) <= context.unmerged_runs
+    ):
+        return [merge.run for merge in (*loose, *ready)]
+    groups = max(
+        min(limits.merged_runs - len(ready), -(-len(loose) // limits.least_merge_fan_in)), 1
+    )
+    context.progress.start("round", sum(merge.run.data_bytes for merge in loose))
+    while len(loose) > groups * fan_in:
+        loose = _round(context, sorted_shards, loose, -(-len(loose) // fan_in))
+    path = join(context.output.work, f"regions-{regions_hash}")
+    write_blocks(path, [regions])
+    ready += _round(context, sorted_shards, loose, groups, regions=path, regions_hash=regions_hash)
+    context.progress.finish()
+    return [merge.run for merge in ready]
 
-    _context: RunContext
-    _sorted: SortedShards
-    _made: int = 0
 
-    def merge(self, regions: Sequence[bytes]) -> list[Run]:
-        """Merge the runs of pass 1 if there are too many.
+def _loose_runs(sorted_shards: SortedShards, regions_hash: str) -> list[MergedRun]:
+    """The runs that the last round has not merged yet, those of tasks in the journal first."""
+    merged = sorted_shards.merged
+    durable = sorted_shards.durable
+    covered = {path for merge in merged for path in merge.covers}
+    results = sorted(
+        sorted_shards.results, key=lambda result: (result.task not in durable, result.task)
+    )
+    alone = [
+        MergedRun(run, [run.path], [result.task], "")
+        for result in results
+        for run in result.runs
+        if run.path not in covered
+    ]
+    return [*(merge for merge in merged if merge.regions != regions_hash), *alone]
 
-        Return the runs that parts are made from.
-        """
-        merged = self._merged(regions)
-        covered = {path for merge in merged for path in merge.covers}
-        runs = [
-            run for result in self._sorted.results for run in result.runs if run.path not in covered
-        ]
-        return runs + [merge.run for merge in merged]
 
-    def _merged(self, regions: Sequence[bytes]) -> list[MergedRun]:
-        """All merged runs, reused ones included; none if there are few runs."""
-        limits = current_limits()
-        fan_in = self._context.options.fan_in
-        regions_hash = xxh3_128_hexdigest(msgspec.msgpack.encode(regions))
-        ready = [merge for merge in self._sorted.merged if merge.regions == regions_hash]
-        loose = self._loose(regions_hash)
-        if (
-            all(merge.run.fences for merge in loose)
-            and len(loose) + len(ready) <= self._context.unmerged_runs
-        ):
-            return ready
-        groups = max(
-            min(limits.merged_runs - len(ready), -(-len(loose) // limits.least_merge_fan_in)), 1
+def _round(
+    context: RunContext,
+    sorted_shards: SortedShards,
+    runs: list[MergedRun],
+    groups: int,
+    *,
+    regions: str | None = None,
+    regions_hash: str = "",
+) -> list[MergedRun]:
+    bounds = [len(runs) * number // groups for number in range(groups + 1)]
+    grouped = [runs[start:end] for start, end in pairwise(bounds) if start < end]
+    options = context.options
+    window_bytes = options.window_for(min(options.fan_in, len(runs)))
+    tasks = (
+        MergeTask(
+            [replace(whole_run(merge.run), removed=sorted_shards.removed) for merge in group],
+            context.output.work,
+            regions,
+            window_bytes,
         )
-        self._context.progress.start("round", sum(merge.run.data_bytes for merge in loose))
-        while len(loose) > groups * fan_in:
-            loose = self._round(loose, -(-len(loose) // fan_in), None, "")
-        path = join(self._context.output.work, f"regions-{regions_hash}")
-        write_blocks(path, [regions])
-        ready += self._round(loose, groups, path, regions_hash)
-        self._context.progress.finish()
-        return ready
-
-    def _loose(self, regions_hash: str) -> list[MergedRun]:
-        """The runs that the last round has not merged yet, those of tasks in the journal first."""
-        merged = self._sorted.merged
-        durable = self._sorted.durable
-        covered = {path for merge in merged for path in merge.covers}
-        results = sorted(
-            self._sorted.results, key=lambda result: (result.task not in durable, result.task)
-        )
-        alone = [
-            MergedRun(run, [run.path], [result.task], "")
-            for result in results
-            for run in result.runs
-            if run.path not in covered
-        ]
-        return [*(merge for merge in merged if merge.regions != regions_hash), *alone]
-
-    def _round(
-        self, runs: list[MergedRun], groups: int, regions: str | None, regions_hash: str
-    ) -> list[MergedRun]:
-        bounds = [len(runs) * number // groups for number in range(groups + 1)]
-        grouped = [runs[start:end] for start, end in pairwise(bounds) if start < end]
-        first = self._made
-        self._made = self._made + len(grouped)
-        context = self._context
-        options = self._context.options
-        window_bytes = options.window_for(min(options.fan_in, len(runs)))
-        tasks = (
-            MergeTask(
-                number,
-                [replace(whole_run(merge.run), removed=self._sorted.removed) for merge in group],
-                context.output.work,
-                regions,
-                window_bytes,
-            )
-            for number, group in enumerate(grouped, first)
-        )
-        done: dict[int, MergedRun] = {}
-        for number, run in context.engine.run(merge_some, tasks):
-            context.output.check()
-            done[number] = self._replace(run, grouped[number], regions_hash)
-            context.progress.advance(run.data_bytes, run.records, 0)
-        return [merged for _, merged in sorted(done.items())]
-
-    def _replace(self, run: Run, group: list[MergedRun], regions_hash: str) -> MergedRun:
-        """Write a merged run to the journal, and remove the runs that it replaces."""
+        for group in grouped
+    )
+    done: dict[int, MergedRun] = {}
+    for number, run in context.engine.run(merge_some, tasks):
+        context.output.check()
+        group = grouped[number]
         merged = MergedRun(
             run,
             [path for merge in group for path in merge.covers],
             sorted({task for merge in group for task in merge.tasks}),
             regions_hash,
         )
-        if self._sorted.durable.issuperset(merged.tasks) and self._context.journal.add(merged):
+        if sorted_shards.durable.issuperset(merged.tasks) and context.journal.add(merged):
             paths = [file.path for merge in group for file in merge.run.files]
             storage_of(run.path).remove(*paths)
-        return merged
+        done[number] = merged
+        context.progress.advance(run.data_bytes, run.records, 0)
+    return [merged for _, merged in sorted(done.items())]
 
 
 class MergeTask(msgspec.Struct, frozen=True):
-    number: int
     slices: list[RunSlice]
     directory: str
     # Path of a file with the first key of each region but the first; None if the run will be
@@ -292,8 +277,8 @@ class MergeTask(msgspec.Struct, frozen=True):
 def merge_some(task: MergeTask) -> Run:
     release_buffer()
     regions = next(read_blocks(task.regions)) if task.regions else []
-    # The random suffix keeps two workers apart if one was wrongly taken for dead.
-    path = join(task.directory, f"merged-{task.number:06d}-{secrets.token_hex(4)}")
+    # A random name keeps two workers apart if one was wrongly taken for dead.
+    path = join(task.directory, f"merged-{secrets.token_hex(8)}")
     return merge_runs(path, task.slices, task.window_bytes, regions)
 
 
@@ -305,50 +290,38 @@ def merge_runs(
     block_rows: int = BLOCK_ROWS,
 ) -> Run:
     """Merge whole runs into a new one at `path`, with the bounds of the regions between `cuts`."""
+    bounds = array("Q", [0, 0])
+    left = list(reversed(cuts))
     with ViewsWriter(path) as data, IndexWriter(index_of(path), block_rows) as index:
-        regions = _Regions(index, cuts)
+
+        def end_region() -> None:
+            """Begin a new block of the index."""
+            index.end_block()
+            bounds.extend((index.size, index.data_offset))
+
         for window in gather(slices, None, None, window_bytes, open_part=open_part):
-            data.write(window.texts)
-            regions.add(window)
-        bounds = regions.finish()
-    return Run(path, index.records, data.size, index.size, [], data.hash(), index.hash(), bounds)
-
-
-class _Regions:
-    """Writes the index of a merged run in blocks that end where a region begins."""
-
-    def __init__(self, index: IndexWriter, cuts: Sequence[bytes]) -> None:
-        self._index = index
-        self._cuts = list(reversed(cuts))
-        self._bounds = array("Q", [0, 0])
-
-    def add(self, window: Window) -> None:
-        first = 0
-        while self._cuts and window.keys[-1] >= self._cuts[-1]:
-            last = bisect_left(window.keys, self._cuts.pop())
-            self._append(window, slice(first, last))
-            self._end_region()
-            first = last
-        self._append(window, slice(first, None))
-
-    def finish(self) -> bytes:
-        """Write the remaining rows; return the bounds of all regions."""
-        for _ in range(len(self._cuts) + 1):
-            self._end_region()
-        return self._bounds.tobytes()
-
-    def _append(self, window: Window, span: slice) -> None:
-        self._index.add(
-            window.keys[span],
-            window.sizes[span],
-            window.fingerprints[span],
-            window.rows[span],
-            window.origins[span],
-        )
-
-    def _end_region(self) -> None:
-        self._index.end_block()
-        self._bounds.extend((self._index.size, self._index.data_offset))
+            data.append(window.texts)
+            keys = window.keys
+            columns: Any = keys, window.sizes, window.fingerprints, window.rows, window.origins
+            first = 0
+            while left and keys[-1] >= left[-1]:
+                last = bisect_left(keys, left.pop())
+                index.add(*(column[first:last] for column in columns))
+                end_region()
+                first = last
+            index.add(*(column[first:] for column in columns))
+        for _ in range(len(left) + 1):
+            end_region()
+    return Run(
+        path,
+        index.records,
+        data.size,
+        index.size,
+        [],
+        data.hash(),
+        index.hash(),
+        bounds.tobytes(),
+    )
 
 
 # Choosing cuts
@@ -358,12 +331,7 @@ def _plan_cuts(context: RunContext, planned: Plan) -> Plan:
     """Choose cuts by the borders in all ranges, which are regions here."""
     base = planned.base
     tasks = (_region_task(context, planned, number) for number in range(len(planned.ranges)))
-    found = dict(context.engine.run(plan_region, tasks))
-    regions = [found[number] for number in range(len(found))]
-    for number, region in enumerate(regions):
-        if region.is_unchanged:
-            part = base.parts[planned.part_of(number)]
-            regions[number] = Region(part.span[0], part.borders, is_unchanged=True)
+    regions = [region for _, region in sorted(context.engine.run(plan_region, tasks))]
     lasts: dict[int, bytes] = {}
     cuts = choose_cuts(_borders(regions, lasts), context.options.part_size, context.sort_fields)
     # The new parts that have records of each region, and how many regions each of them has.
@@ -392,7 +360,7 @@ def _region_task(context: RunContext, planned: Plan, number: int) -> RegionTask:
         high=region[1],
         slices=slices,
         base=base_slices,
-        statistics_prefix=base.parts[at].statistics_prefix if is_whole else "",
+        part=base.parts[at] if is_whole else None,
         removed=base.removed(at) if is_whole else (),
         path=context.output.working(f"borders-{number:05d}"),
         sort_fields=context.sort_fields,
@@ -410,12 +378,11 @@ def _borders(regions: Sequence[Region], lasts: dict[int, bytes]) -> Iterator[Bor
 
 
 class RegionTask(msgspec.Struct, frozen=True):
-    low: bytes | None
-    high: bytes | None
+    low: Bound
+    high: Bound
     slices: list[RunSlice]  # of the runs of pass 1
     base: list[RunSlice]  # of the part of the base that has this region
-    # Path prefix of the statistics of this part, if the region is all of it; else empty.
-    statistics_prefix: str
+    part: Part | None  # that part, if the region is all of it
     removed: tuple[int, ...]  # pieces that are gone and may have records in the part
     path: str  # of the borders
     sort_fields: tuple[str, ...]
@@ -434,14 +401,15 @@ class Region(msgspec.Struct, frozen=True):
 @collector_off()
 def plan_region(task: RegionTask) -> Region:
     release_buffer()
-    if task.statistics_prefix:
+    part = task.part
+    if part:
         keys = gather_keys(task.slices, task.low, task.high, task.window_bytes, open_part)
         has_keys = any(window for window, _ in keys)
         removed = task.removed
         if not has_keys and (
-            not removed or read_lines_by_piece(task.statistics_prefix).pieces().isdisjoint(removed)
+            not removed or read_lines_by_piece(part.statistics_prefix).pieces().isdisjoint(removed)
         ):
-            return Region(is_unchanged=True)
+            return Region(part.span[0], part.borders, is_unchanged=True)
     sizes = BorderSizes(task.sort_fields)
     slices = [*task.slices, *task.base]
     for window in gather_keys(slices, task.low, task.high, task.window_bytes, open_part):

@@ -14,7 +14,7 @@ from itertools import groupby, islice
 from typing import Any, Self
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from fastrec.corpus.writer import Written
 from fastrec.engine.base import Engine
@@ -28,7 +28,7 @@ from fastrec.sorting.runs import Run
 from fastrec.sources.lines import LongLine, ReadStats
 from fastrec.sources.shard import Slice
 from fastrec.storage import FileDigest
-from fastrec.summary.document import Repairable, Repaired, RepairExample, json_safe
+from fastrec.summary.document import Repairable, Repaired, RepairExample, filled, json_safe
 from fastrec.summary.rows import Sums
 
 
@@ -230,7 +230,8 @@ class LineStatistics(Sums):
     versions: Counter[str] = _counter  # valid lines by their schema version
     notes: Counter[str] = _counter  # valid lines by the code of a note
     renamed: Counter[str] = _counter  # valid lines by the rule of `--map`
-    labelled: Counter[str] = _counter  # valid lines by label and record
+    # Valid lines by label, whether it changed the record, and record.
+    labelled: Counter[Any] = _counter
     fixed: Counter[str] = _counter  # lines of `--fixes`: fixed, or rejected again
     # Valid lines by evaluation, model and recipe of the given hash.
     recipes: Counter[tuple[str, str, str]] = _counter
@@ -257,13 +258,7 @@ class LineStatistics(Sums):
         if batch.replaced:
             first = heapq.nsmallest(_HASH_EXAMPLES, batch.replaced, key=HashReplaced.sort_key)
             self.wrong_hashes += [
-                WrongHash(
-                    replaced.evaluation_name,
-                    replaced.model_id,
-                    encode_sample_id(replaced.sample_id),
-                    replaced.given,
-                    replaced.computed,
-                )
+                filled(WrongHash, replaced, sample_id=encode_sample_id(replaced.sample_id))
                 for replaced in first
             ]
         for line in batch.repaired:
@@ -309,7 +304,7 @@ class LineStatistics(Sums):
 
 def repair_documents(total: LineStatistics) -> tuple[Repaired, Repairable]:
     examples = [
-        RepairExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
+        filled(RepairExample, example, sample_id=json_safe(sample_id_of(example.sample_id)))
         for example in total.repairs
     ]
     return (
@@ -326,8 +321,6 @@ def count_lines(results: Sequence[SortResult], engine: Engine) -> LineStatistics
     """Add up the statistics of all pieces; many files are read in tasks of some."""
     wanted = [(result.statistics, frozenset(result.numbers)) for result in results if result.pieces]
     at_once = current_limits().part_counts_per_task
-    if len(wanted) <= at_once:
-        return _read_statistics(wanted)
     total = LineStatistics()
     groups = (wanted[first : first + at_once] for first in range(0, len(wanted), at_once))
     for _, counted in engine.run(_read_statistics, groups):

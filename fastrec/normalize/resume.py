@@ -1,6 +1,6 @@
 """Resume an interrupted run: its journal, and what of its finished work is reusable.
 
-    journal-00000000    settings │ entry │ entry │ …        each: length, fingerprint, msgpack
+    journal-00000000    settings │ entry │ entry │ …        blocks (`sorting.files`)
 
 The settings are everything besides the records that determines the bytes of the corpus: build,
 options, sort order. Entries of other settings are discarded, with a notice. An entry is written
@@ -21,7 +21,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -33,29 +33,28 @@ from fastrec.corpus.sources import sources_path
 from fastrec.engine.base import Engine
 from fastrec.errors import ShardError
 from fastrec.normalize.results import MergedRun, Part, Piece, PieceCounts, SortResult
+from fastrec.sorting.files import intact_blocks, write_blocks
 from fastrec.sorting.runs import index_of
 from fastrec.sources.shard import Slice
 from fastrec.storage import (
     FileDigest,
-    fingerprint,
     hash_of_file,
     is_unchanged,
     is_url,
     join,
-    sha256_of_file,
     storage_of,
 )
 
-_HEAD = 12  # bytes before an entry: its length and fingerprint
 # In a store, entries are collected: the next run repeats those of the last seconds of a killed one.
 _FLUSH_SECONDS = 5.0
 _FLUSH_BYTES = 4 << 20
 
+Settings = dict[str, str]  # as `Options.settings_of` spells them
 JournalEntry = SortResult | MergedRun | Part
 
 
 class Journal:
-    def __init__(self, output: Output, settings: dict[str, str]) -> None:
+    def __init__(self, output: Output, settings: Settings) -> None:
         """Start the journal of this run, with the entries of earlier runs of the same settings."""
         self.settings = settings
         self.entries: list[JournalEntry] = []
@@ -63,7 +62,7 @@ class Journal:
         self.discarded = ""  # why entries of an earlier run are not used; empty if there are none
         self._directory = output.work
         self._next = 0
-        self._waiting: list[bytes] = []
+        self._waiting: list[msgspec.Raw] = []
         self._flushed = time.monotonic()
         for path in output.journals():
             self._next = 1 + int(path.rpartition("-")[2])
@@ -71,7 +70,7 @@ class Journal:
             if before == settings:
                 self.files.append(path)
                 with contextlib.suppress(msgspec.MsgspecError):
-                    self.entries += map(_decode, bodies)
+                    self.entries += (msgspec.convert(body, JournalEntry) for body in bodies)
             elif before and bodies:
                 self.discarded = difference(before, settings)
         if self.entries:
@@ -86,7 +85,7 @@ class Journal:
     def add(self, entry: JournalEntry) -> bool:
         """Add an entry; return whether it could be encoded."""
         try:
-            self._waiting.append(framed(_encode(entry)))
+            self._waiting.append(msgspec.Raw(_encode(entry)))
         except (UnicodeEncodeError, OverflowError, TypeError):
             # A path that is not UTF-8, or an example with a huge integer: this work cannot be
             # reused.
@@ -100,8 +99,7 @@ class Journal:
     def _flush(self) -> None:
         if self._waiting:
             path = join(self._directory, f"{JOURNAL}{self._next:08d}")
-            with storage_of(path).create(path, for_work=True) as file:
-                file.write(b"".join([framed(_encode(self.settings)), *self._waiting]))
+            write_blocks(path, [self.settings, *self._waiting])
             self._next += 1
             self._waiting = []
         self._flushed = time.monotonic()
@@ -115,16 +113,16 @@ class Journal:
             self._flush()
 
 
-def _read(path: str) -> tuple[dict[str, str], list[bytes]]:
-    """The settings and the encoded entries of a file of a journal, up to the first invalid one."""
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
-        first, *others = unframed(storage_of(path).read_all(path)) or [b""]
-        return msgspec.msgpack.decode(first, type=dict[str, str]), others
+def _read(path: str) -> tuple[Settings, list[Any]]:
+    """The settings and the entries of a file of a journal, up to the first that is damaged."""
+    first, *others = intact_blocks(path) or [None]
+    with contextlib.suppress(msgspec.MsgspecError):
+        return msgspec.convert(first, Settings), others
     return {}, []
 
 
 def reusable_settings(
-    choices: Mapping[str, dict[str, str]], journals: Iterable[str], kept: dict[str, str]
+    choices: Mapping[str, Settings], journals: Iterable[str], kept: Settings
 ) -> str | None:
     """The name of the settings that most entries of journals have, or else the kept work.
 
@@ -138,7 +136,7 @@ def reusable_settings(
     return max(entries, key=entries.__getitem__, default=names.get(_encode(kept)))
 
 
-def difference(then: dict[str, str], now: dict[str, str]) -> str:
+def difference(then: Settings, now: Settings) -> str:
     """How settings differ from those of this run."""
     if then.get("schema") != now["schema"]:
         # This says it all: the fields to sort by follow from the version.
@@ -146,27 +144,7 @@ def difference(then: dict[str, str], now: dict[str, str]) -> str:
     return f"it was made with {', '.join(differences(then, now))}"
 
 
-def framed(body: bytes) -> bytes:
-    """Some bytes with their length and fingerprint in front."""
-    return len(body).to_bytes(4, "big") + fingerprint(body).to_bytes(8, "big") + body
-
-
-def unframed(data: bytes) -> list[bytes]:
-    """All that `framed` got, up to the first that is damaged."""
-    bodies: list[bytes] = []
-    start = 0
-    while start < len(data):
-        end = start + _HEAD + int.from_bytes(data[start : start + 4], "big")
-        body = data[start + _HEAD : end]
-        if data[start:end] != framed(body):
-            break
-        bodies.append(body)
-        start = end
-    return bodies
-
-
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(JournalEntry).decode
 
 Range = tuple[str, int, int | None]  # the path of a shard, and a range of its bytes
 
@@ -338,7 +316,7 @@ def _take_part(claim: tuple[str, Part]) -> bool:
         for old, new in zip(part.made, _moved(part, path).made, strict=True):
             if old != new:
                 storage_of(new.path).copy(old.path, new.path)
-            if sha256_of_file(new.path) != (new.size, new.hash):
+            if not is_unchanged(new):
                 return False
     except OSError:
         return False

@@ -43,18 +43,18 @@ from fastrec.errors import (
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import Corpus, make_corpus
 from fastrec.normalize.inputs import Streams, check_fields, check_formats, find_records
-from fastrec.normalize.kept import Base, Kept, find_base, recover_kept
+from fastrec.normalize.kept import Base, Kept, KeptOrReason, find_base, recover_kept
 from fastrec.normalize.options import AUTO, NormalizeArguments, Options, make_options
 from fastrec.normalize.pass1 import WrongTargetError, choose_target
-from fastrec.normalize.resume import Journal, reusable_settings
-from fastrec.parameters import AnyPath, Paths, path_names
+from fastrec.normalize.resume import Journal, Settings, reusable_settings
+from fastrec.parameters import AnyPath, Notice, Paths, path_names
 from fastrec.progress import Progress
 from fastrec.schemas.registry import NEWEST_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
 from fastrec.sources.shard import Shard, total_text
 from fastrec.storage import is_private, is_url, join, storage_of, without_file_protocol
 from fastrec.storage.local import scratch_directory
-from fastrec.summary.document import Summary
+from fastrec.summary.document import Summary, filled
 
 Result = TypeVar("Result")
 
@@ -62,45 +62,44 @@ Result = TypeVar("Result")
 class NormalizeResult(msgspec.Struct, kw_only=True):
     """The result of a run."""
 
+    #: Path of the corpus, or of the refused one.
     output: str
-    """Path of the corpus, or of the refused one."""
+    #: Why the corpus was not published, and is in `OUT.refused` instead of `OUT`; null if it was.
     refused: str | None
-    """Why the corpus was not published, and is in `OUT.refused` instead of `OUT`; null if it was.
-    """
+    #: The document `summary.json`.
     summary: Summary
-    """The document `summary.json`."""
+    #: Number of parts.
     parts: int
-    """Number of parts."""
+    #: Whether `--incremental` was given.
     incremental: bool
-    """Whether `--incremental` was given."""
+    #: Parts that were made. Others are those of the last run.
     parts_written: int
-    """Parts that were made. Others are those of the last run."""
+    #: Files in the corpus.
     shards: int
-    """Files in the corpus."""
+    #: Files as the last run read them, not read again.
     unchanged: int
-    """Files as the last run read them, not read again."""
+    #: Files that the last run did not have; without `--incremental`, all.
     new: int
-    """Files that the last run did not have; without `--incremental`, all."""
+    #: Files that changed since the last run.
     changed: int
-    """Files that changed since the last run."""
+    #: Files of the last run that are not there any more.
     gone: int
-    """Files of the last run that are not there any more."""
+    #: Size of all files.
     input_bytes: int
-    """Size of all files."""
+    #: Size of the decompressed text.
     text_bytes: int
-    """Size of the decompressed text."""
+    #: Records that filters left out; they are not among the lines.
     filtered: int
-    """Records that filters left out; they are not among the lines."""
+    #: Size of the parts.
     output_bytes: int
-    """Size of the parts."""
+    #: How long it took.
     seconds: float
-    """How long it took."""
+    #: Where the time went.
     phases: list[Phase]
-    """Where the time went."""
+    #: Unreadable shards that `--skip-bad-shards` left out of the corpus.
     skipped: list[str]
-    """Unreadable shards that `--skip-bad-shards` left out of the corpus."""
+    #: Notices for the user.
     notices: list[str]
-    """Notices for the user."""
 
 
 def normalize(
@@ -146,7 +145,7 @@ def run(
     *,
     files_from: str | None = None,
     progress: Progress | None = None,
-    notice: Callable[[str], None] | None = None,
+    notice: Notice | None = None,
 ) -> NormalizeResult:
     """Turn shards into one sorted corpus at `output`, unless it is refused.
 
@@ -198,13 +197,13 @@ def run(
     driver = Phase("driver", seconds=seconds - sum(phase.seconds for phase in corpus.phases))
     base = corpus.base
     changes = base.changes
-    return NormalizeResult(
+    return filled(
+        NormalizeResult,
+        manifest,
+        corpus,
+        options,
         output=utf8(opened.refused if manifest.refused else target),
-        refused=manifest.refused,
-        summary=corpus.summary,
         parts=len(manifest.parts),
-        incremental=options.incremental,
-        parts_written=corpus.parts_written,
         shards=len(shards),
         unchanged=len(changes.unchanged),
         new=len(changes.new),
@@ -212,11 +211,9 @@ def run(
         gone=len(base.paths_gone),
         input_bytes=sum(shard.size for shard in shards),
         text_bytes=sum(entry.text_bytes for entry in manifest.inputs),
-        filtered=manifest.filtered,
         output_bytes=sum(part.bytes for part in manifest.parts),
         seconds=seconds,
         phases=[*corpus.phases, driver],
-        skipped=manifest.skipped,
         notices=notices,
     )
 
@@ -240,7 +237,7 @@ def run_passes(
     output: Output,
     *,
     progress: Progress | None,
-    notice: Callable[[str], None],
+    notice: Notice,
 ) -> Corpus:
     """Make a corpus in the staging directory of `output`, without publishing it."""
     small = is_small(total_text(shards)) and not any(shard.stream for shard in shards)
@@ -270,7 +267,7 @@ def run_passes(
     return replace(corpus, phases=tuple(phase for phase in phases if phase.tasks))
 
 
-def _find_kept(output: Output) -> Kept | str | None:
+def _find_kept(output: Output) -> KeptOrReason:
     """Read what the last run kept; None if there is nothing, or why it cannot be read."""
     kept = recover_kept(output.kept_path)
     if kept is None and output.holds_work() and not output.journals():
@@ -285,9 +282,9 @@ def run_attempts(
     output: Output,
     engine: Engine,
     *,
-    kept: Kept | str | None,
+    kept: KeptOrReason,
     progress: Progress,
-    notice: Callable[[str], None],
+    notice: Notice,
 ) -> Result:
     """Make something of the shards.
 
@@ -351,11 +348,11 @@ def _first_target(
     shards: Sequence[Shard],
     options: Options,
     output: Output,
-    kept: Kept | str | None,
-    settings: dict[str, dict[str, str]],
+    kept: KeptOrReason,
+    settings: dict[str, Settings],
 ) -> Schema:
     """The target of finished work, or else one that is given or guessed."""
-    kept_settings: dict[str, str] = {}
+    kept_settings: Settings = {}
     if isinstance(kept, Kept) and options.incremental:
         kept_settings = kept.settings
     if name := reusable_settings(settings, output.journals(), kept_settings):
@@ -365,7 +362,7 @@ def _first_target(
 
 
 def _mark_trusted(
-    shards: Sequence[Shard], options: Options, target: Schema, notice: Callable[[str], None]
+    shards: Sequence[Shard], options: Options, target: Schema, notice: Notice
 ) -> Sequence[Shard]:
     if options.judge:
         return shards

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.output import CORPUS
 from fastrec.corpus.publish import LocalOutput
+from fastrec.parameters import Notice
 from fastrec.progress import Progress
 from fastrec.sources.shard import Shard
 from fastrec.storage import join
@@ -44,7 +45,7 @@ def scratch_corpus(
     options: Options,
     *,
     progress: Progress | None = None,
-    notice: Callable[[str], None] = lambda _: None,
+    notice: Notice = lambda _: None,
 ) -> Iterator[ScratchCorpus]:
     """Make a corpus by both passes, in a directory inside the work directory of the options."""
     from fastrec.normalize.run import run_passes  # noqa: PLC0415 - most corpora are read as they are

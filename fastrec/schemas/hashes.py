@@ -33,18 +33,13 @@ from fastrec.errors import check_choice
 unicode_json = msgspec.json.Encoder().encode
 
 
-def _is_plain(text: str) -> bool:
-    """Whether both spellings are the same: ASCII without DEL, which only ASCII escapes."""
-    return text.isascii() and "\x7f" not in text
-
-
 def ascii_json(text: str) -> bytes:
     r"""Spell a string as `json.dumps` does by default, in ASCII, but several times as fast.
 
     >>> ascii_json("1 €")
     b'"1 \\u20ac"'
     """
-    if _is_plain(text):
+    if text.isascii() and "\x7f" not in text:  # which only ASCII escapes
         return unicode_json(text)
     return encode_basestring_ascii(text).encode("ascii")
 

@@ -179,12 +179,53 @@ MANY = ("multi_turn", "agentic")  # the interaction types of conversations
 class Rule(NamedTuple):
     """A conditional rule of a schema: what records of some interaction types must have or lack."""
 
-    code: str
     types: tuple[str, ...]  # the interaction types that the rule applies to
+    code: str
     field: str
     message: str
     # a Python expression over `record` that is true if a record of the right types follows the rule
     test: str
+
+
+# Of each rule: types, code, field, message and test; TURNS is the field of turns.
+_RULES = (
+    (
+        ONE,
+        "rule.single_turn_output",
+        "output",
+        "single_turn must have `output` as an object",
+        "record.output",
+    ),
+    (
+        ONE,
+        "rule.single_turn_TURNS",
+        "TURNS",
+        "single_turn must not have `TURNS`",
+        "record.TURNS.__class__ is not list",
+    ),
+    (
+        MANY,
+        "rule.multi_turn_TURNS",
+        "TURNS",
+        "multi_turn and agentic must have `TURNS` as an array",
+        "record.TURNS.__class__ is list",
+    ),
+    (
+        MANY,
+        "rule.multi_turn_output",
+        "output",
+        "multi_turn and agentic must not have `output`",
+        "not record.output",
+    ),
+    # All versions have this rule, although `metrics` is not one of their properties.
+    (
+        MANY,
+        "rule.metrics_num_turns",
+        "metrics",
+        "in multi_turn and agentic, a `metrics` object must have `num_turns`",
+        'getattr(record, "metrics", None).__class__ is not dict or "num_turns" in record.metrics',
+    ),
+)
 
 
 class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
@@ -256,47 +297,9 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
 
         Those of equal interaction types are next to each other.
         """
-        turns = self.turns_field
-        many = "multi_turn and agentic must"
-        is_list, is_not_list = (
-            f"record.{turns}.__class__ {word} list" for word in ("is", "is not")
-        )
-        # All versions have a rule about `metrics`, although that is not one of their properties.
-        metrics = (
-            'getattr(record, "metrics", None).__class__ is not dict or "num_turns" in '
-            "record.metrics"
-        )
-        need = "in multi_turn and agentic, a `metrics` object must have `num_turns`"
-        return (
-            Rule(
-                "rule.single_turn_output",
-                ONE,
-                "output",
-                "single_turn must have `output` as an object",
-                "record.output",
-            ),
-            Rule(
-                f"rule.single_turn_{turns}",
-                ONE,
-                turns,
-                f"single_turn must not have `{turns}`",
-                is_not_list,
-            ),
-            Rule(
-                f"rule.multi_turn_{turns}",
-                MANY,
-                turns,
-                f"{many} have `{turns}` as an array",
-                is_list,
-            ),
-            Rule(
-                "rule.multi_turn_output",
-                MANY,
-                "output",
-                f"{many} not have `output`",
-                "not record.output",
-            ),
-            Rule("rule.metrics_num_turns", MANY, "metrics", need, metrics),
+        return tuple(
+            Rule(types, *(text.replace("TURNS", self.turns_field) for text in texts))
+            for types, *texts in _RULES
         )
 
     @cached_property

@@ -44,10 +44,11 @@ approximate quantiles.
 """
 
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, chain, islice, pairwise
 from operator import itemgetter
+
+import msgspec
 
 from fastrec.limits import current_limits
 from fastrec.sorting.files import read_blocks, write_blocks
@@ -58,6 +59,7 @@ from fastrec.storage import FileDigest, fingerprint
 Border = tuple[bytes, int]  # a prefix, and the size of all records that have it
 
 _BLOCK = 4_096  # borders per block of a file
+_AT_ONCE = 512  # borders that are looked at together, at least
 
 
 def prefix_maker(fields: Sequence[str]) -> Callable[[bytes], bytes]:
@@ -96,19 +98,13 @@ class BorderSizes:
             first = end
 
 
-def write_borders(path: str, borders: Iterable[Border]) -> FileDigest:
-    return FileDigest(path, *write_blocks(path, _blocks(borders), compressed=True))
-
-
-def _blocks(borders: Iterable[Border]) -> Iterator[tuple[list[bytes], list[int]]]:
-    left = iter(borders)
-    while block := list(islice(left, _BLOCK)):
-        yield [prefix for prefix, _ in block], [size for _, size in block]
+def write_borders(path: str, borders: Sequence[Border]) -> FileDigest:
+    blocks = (borders[first : first + _BLOCK] for first in range(0, len(borders), _BLOCK))
+    return FileDigest(path, *write_blocks(path, blocks, compressed=True))
 
 
 def read_borders(path: str) -> Iterator[Border]:
-    for prefixes, sizes in read_blocks(path):
-        yield from zip(prefixes, sizes, strict=True)
+    return map(tuple, chain.from_iterable(read_blocks(path)))
 
 
 # Rank and position of a border, and the first key from there on.
@@ -128,7 +124,7 @@ def choose_cuts(
     size is doubled until it fits.
     """
     first_field = prefix_maker(sort_fields[:1])
-    most_parts = current_limits().most_parts
+    limits = current_limits()
     total = 0
 
     def ranked() -> Iterator[_Candidate]:
@@ -150,88 +146,41 @@ def choose_cuts(
                 yield _WITHIN + fingerprint(prefix), total, prefix
             total += size
 
-    candidates = _Candidates(part_bytes)
-    candidates.add(ranked())
-    candidates.grow(total)
-    by_rank = sorted(candidates.held())
-    part_bytes = candidates.part_bytes
-    while len(cuts := _cuts(by_rank, total, part_bytes)) >= most_parts > 0:
-        part_bytes *= 2
+    held: list[_Candidate] = []
+    candidates = ranked()
+    size = part_size_for(0, part_bytes)
+    # As many as are held, so that it takes linear time.
+    while more := list(islice(candidates, max(len(held), _AT_ONCE))):
+        # The size of the corpus is known at the end. Until then, borders are held for the smallest
+        # part size that it may have.
+        size = max(size, part_size_for(total, part_bytes))
+        held = _without_useless(held + more, size // 4)
+        while len(held) > limits.most_borders and size // 4 < total:
+            size *= 2
+            held = _without_useless(held, size // 4)
+    by_rank = sorted(held)
+    size = max(size, part_size_for(total, part_bytes))
+    while len(cuts := _cuts(by_rank, total, size)) >= limits.most_parts > 0:
+        size *= 2
     return cuts
 
 
-class _Candidates:
-    """The borders that can become cuts.
+def _without_useless(candidates: Iterable[_Candidate], reach: int) -> list[_Candidate]:
+    """Leave out candidates that have some of lower rank on both sides within reach.
 
-    `_window` holds the latest borders, as far back as `_reach`, without those that have one of
-    lower rank after them. So their ranks increase. Each has one of lower rank before it, except
-    perhaps the first.
+    They cannot become cuts.
     """
-
-    def __init__(self, part_bytes: int) -> None:
-        # The size of the corpus is known at the end. Until then, borders are held for the smallest
-        # part size that it may have.
-        self._sizes = _part_sizes(part_bytes)
-        self.part_bytes = self._sizes.pop()
-        self._reach = self.part_bytes // 4
-        self._fewest = current_limits().fewest_parts
-        self._most = current_limits().most_borders
-        self._window: deque[_Candidate] = deque()
-        # whether the first one in the window has none of lower rank before it
-        self._first_leads = False
-        self._found: list[_Candidate] = []
-
-    def add(self, candidates: Iterable[_Candidate]) -> None:
-        window = self._window
-        found = self._found
-        for candidate in candidates:
-            position = candidate[1]
-            while window and window[0][1] < position - self._reach:
-                found.append(window.popleft())
-                self._first_leads = False
-            while window and candidate < window[-1]:
-                last = window.pop()
-                if self._first_leads and not window:
-                    found.append(last)
-            if not window:
-                self._first_leads = True
-            window.append(candidate)
-            if self._sizes:
-                self.grow(position)
-            if len(found) >= self._most and self._reach < position:
-                self._double()
-
-    def grow(self, size: int) -> None:
-        """Choose the part size for a corpus of at least this size."""
-        while self._sizes and size >= self._fewest * self._sizes[-1]:
-            self._double()
-
-    def _double(self) -> None:
-        """Double the part size.
-
-        What cannot become a cut with smaller parts cannot with larger parts.
-        """
-        held = sorted(self.held(), key=itemgetter(1, 2))
-        self._window.clear()
-        self._found.clear()
-        self.part_bytes = self._sizes.pop() if self._sizes else 2 * self.part_bytes
-        self._reach = self.part_bytes // 4
-        self.add(held)
-
-    def held(self) -> list[_Candidate]:
-        return [*self._found, *self._window]
-
-
-def _part_sizes(part_bytes: int) -> list[int]:
-    """The part sizes of corpora of all sizes, the smallest one last.
-
-    >>> [size >> 20 for size in _part_sizes(100 << 20)]
-    [100, 50, 25]
-    """
-    sizes = [part_bytes]
-    while sizes[-1] // 2 >= current_limits().least_part:
-        sizes.append(sizes[-1] // 2)
-    return sizes
+    left: list[_Candidate] = []
+    # Candidates with none of lower rank after them so far: their ranks increase.
+    rising: list[_Candidate] = []
+    for candidate in candidates:
+        while rising and candidate < rising[-1]:
+            last = rising.pop()
+            is_near = candidate[1] - last[1] <= reach
+            if not (is_near and rising and last[1] - rising[-1][1] <= reach):
+                left.append(last)
+        rising.append(candidate)
+    return sorted(left + rising, key=itemgetter(1, 2))
 
 
 def part_size_for(text_bytes: int, part_bytes: int) -> int:
@@ -240,10 +189,10 @@ def part_size_for(text_bytes: int, part_bytes: int) -> int:
     >>> [part_size_for(mib << 20, 64 << 20) >> 20 for mib in (1, 255, 256, 511, 512)]
     [16, 16, 32, 32, 64]
     """
-    *larger, smallest = _part_sizes(part_bytes)
-    return next(
-        (size for size in larger if text_bytes >= current_limits().fewest_parts * size), smallest
-    )
+    limits = current_limits()
+    while part_bytes // 2 >= limits.least_part and text_bytes < limits.fewest_parts * part_bytes:
+        part_bytes //= 2
+    return part_bytes
 
 
 def _cuts(by_rank: Iterable[_Candidate], total: int, part_bytes: int) -> list[bytes]:
@@ -260,15 +209,14 @@ def _cuts(by_rank: Iterable[_Candidate], total: int, part_bytes: int) -> list[by
     return [keys[position] for position in ends[1:-1]]
 
 
-class RegionSample:
+class RegionSample(msgspec.Struct):
     """The first keys of blocks of all runs, with the sizes of these blocks.
 
     Its memory is bounded.
     """
 
-    def __init__(self, most: int = _SAMPLED_BLOCKS) -> None:
-        self._most = most
-        self._blocks: list[tuple[bytes, int]] = []
+    _most: int = _SAMPLED_BLOCKS
+    _blocks: list[tuple[bytes, int]] = []
 
     def add(self, fences: Sequence[Fence], data_bytes: int) -> None:
         sizes = (

@@ -1,15 +1,15 @@
-"""Temporary files of runs and of the census, in blocks of rows.
+"""Work files in blocks: indexes of runs, the census, rejected lines, journals and kept work.
 
     block    length of the body, 4 bytes | 64-bit xxh3 of the body, 8 bytes | body: msgpack
 
-The highest bit of the length says that the body is compressed: files that are kept for the next run
-are.
+A negative length says that the body is compressed.
 
 A reader checks every block, so a file that was damaged or cut off is never taken for another one.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
 
 import msgspec
 import zstandard
@@ -17,12 +17,12 @@ from xxhash import xxh3_64_digest, xxh3_128
 
 from fastrec.errors import DamagedFileError, is_out_of_memory
 from fastrec.storage import storage_of
-from fastrec.storage.base import EndsEarlyError
+from fastrec.storage.base import EndsEarlyError, NewFile
 
 _JOINED_VIEWS = 256  # so few that their text is in the cache when it is written and hashed
 _LENGTH = 4
 _HEAD = _LENGTH + 8
-_COMPRESSED = 1 << 31  # bit of the length
+
 _LEVEL = 1
 _READ_BYTES = 256 << 10  # bytes of a file of blocks read at a time
 
@@ -30,11 +30,8 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode: Callable[[bytes | memoryview], Any] = msgspec.msgpack.Decoder().decode
 
 
-class ViewsWriter:
-    """Writes a temporary file from many buffers.
-
-    The file exists once the context is left.
-    """
+class ViewsWriter(NewFile):
+    """Writes a temporary file from many buffers."""
 
     def __init__(self, path: str, *, compressed: bool = False) -> None:
         self._compress = zstandard.ZstdCompressor(level=_LEVEL).compress if compressed else None
@@ -42,36 +39,37 @@ class ViewsWriter:
         self.size = 0
         self._file = storage_of(path).create(path, for_work=True)
 
-    def write(self, views: list[memoryview]) -> None:
+    def write(self, data: Any, /) -> int:
+        """Append all bytes of `data`; return their number."""
+        self._digest.update(data)
+        self.size += len(data)
+        return self._file.write(data)
+
+    def append(self, views: Sequence[memoryview]) -> None:
         for first in range(0, len(views), _JOINED_VIEWS):
-            data = b"".join(views[first : first + _JOINED_VIEWS])
-            self._file.write(data)
-            self.size += len(data)
-            self._digest.update(data)
+            self.write(b"".join(views[first : first + _JOINED_VIEWS]))
 
     def write_block(self, rows: Any) -> None:
-        block = _encode(rows)
-        mark = 0
+        body = _encode(rows)
         if self._compress:
-            block = self._compress(block)
-            mark = _COMPRESSED
-        self.write(
-            [
-                memoryview(
-                    (len(block) | mark).to_bytes(_LENGTH, "big") + xxh3_64_digest(block) + block
-                )
-            ]
-        )
+            body = self._compress(body)
+        self.write(framed(body, -1 if self._compress else 1))
 
     def hash(self) -> str:
         """128-bit xxh3 of the content."""
         return self._digest.hexdigest()
 
-    def __enter__(self) -> Self:
-        return self
+    def finish(self) -> None:
+        self._file.finish()
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._file.__exit__(kind)
+    def give_up(self) -> None:
+        self._file.give_up()
+
+
+def framed(body: bytes, sign: int = 1) -> bytes:
+    """A block: a body with its length, of this sign, and its checksum in front."""
+    length = sign * len(body)
+    return length.to_bytes(_LENGTH, "big", signed=True) + xxh3_64_digest(body) + body
 
 
 def write_blocks(path: str, blocks: Iterable[Any], *, compressed: bool = False) -> tuple[int, str]:
@@ -90,88 +88,55 @@ def read_exactly(path: str, size: int, offset: int) -> bytes:
         raise DamagedFileError(path, exc.strerror or str(exc)) from exc
 
 
-class BlockReader(msgspec.Struct):
-    """Reads the blocks of a range of a file from front to back, about `stretch` bytes at a time.
+def blocks_between(
+    path: str,
+    start: int,
+    end: int,
+    stretch: int,
+    decode: Callable[[bytes | memoryview], Any] = _decode,
+) -> Iterator[Any]:
+    """Yield the blocks of a range of a file, which is read about `stretch` bytes at a time.
 
-    The file is open only during a read, so thousands of files can be merged.
+    The file is open only during a read, so thousands of files can be merged. A block is decoded
+    when it is asked for.
     """
-
-    _path: str
-    _position: int
-    _end: int
-    _stretch: int
-    _decode: Callable[[bytes | memoryview], Any] = _decode
-    _data: bytes = b""  # what was read
-    _begin: int = 0  # where the next block begins in it
-
-    @property
-    def at_end(self) -> bool:
-        return self._position >= self._end and self._begin >= len(self._data)
-
-    def stop(self) -> None:
-        self._position = self._end
-        self._data = b""
-        self._begin = 0
-
-    def read(self) -> Iterator[Any]:
-        """Yield the blocks of the next stretch, which are decoded one by one.
-
-        A caller may stop after any of them.
-        """
-        if self._block_end() > len(self._data):
-            self._read_stretch()
-        view = memoryview(self._data)
-        while self._data and (end := self._block_end()) <= len(view):
-            begin = self._begin
-            body = self._begin + _HEAD
-            if xxh3_64_digest(view[body:end]) != view[begin + _LENGTH : body]:
-                offset = self._position - len(view) + begin
-                raise DamagedFileError(
-                    self._path, f"the block at byte {offset:,} does not match its checksum"
-                )
-            try:
-                is_compressed = self._length() & _COMPRESSED
-                block = self._decode(
-                    zstandard.decompress(view[body:end]) if is_compressed else view[body:end]
-                )
-            except (msgspec.MsgspecError, zstandard.ZstdError) as exc:
-                if is_out_of_memory(exc):
-                    raise
-                raise DamagedFileError(
-                    self._path, f"a block is not of the expected form: {exc}"
-                ) from exc
-            self._begin = end
-            if end == len(view):
-                self._data = b""  # freed: it may be some time until the next read
-                self._begin = 0
-            yield block
-
-    def _block_end(self) -> int:
-        """Where the next block ends.
-
-        If its length was not read yet, where it ends at the earliest.
-        """
-        return self._begin + _HEAD + (self._length() & ~_COMPRESSED)
-
-    def _length(self) -> int:
-        """The length of the next block, perhaps with a mark.
-
-        0 if it was not read yet, or not completely.
-        """
-        head = self._data[self._begin : self._begin + _LENGTH]
-        return int.from_bytes(head, "big") if len(head) == _LENGTH else 0
-
-    def _read_stretch(self) -> None:
-        # A block that was cut off is read to its end, and a small rest is read at once.
-        missing = self._block_end() - len(self._data)
-        left = self._end - self._position
-        if missing > left:
-            raise DamagedFileError(self._path, f"it ends at byte {self._end:,}, inside a block")
-        size = max(self._stretch, missing)
-        size = left if left < size + size // 2 else size
-        self._data = self._data[self._begin :] + read_exactly(self._path, size, self._position)
-        self._begin = 0
-        self._position += size
+    data = b""  # what was read, up to `start`
+    begin = 0  # where the next block begins in it
+    while start < end or begin < len(data):
+        head = data[begin : begin + _LENGTH]
+        length = int.from_bytes(head, "big", signed=True) if len(head) == _LENGTH else 0
+        body = begin + _HEAD
+        stop = body + abs(length)  # if its length was not read yet, where it ends at the earliest
+        missing = stop - len(data)
+        if missing > 0:
+            # A block that was cut off is read to its end, and a small rest is read at once.
+            left = end - start
+            if missing > left:
+                raise DamagedFileError(path, f"it ends at byte {end:,}, inside a block")
+            size = max(stretch, missing)
+            size = left if left < size + size // 2 else size
+            data = data[begin:] + read_exactly(path, size, start)
+            begin = 0
+            start += size
+            continue
+        view = memoryview(data)[body:stop]
+        if xxh3_64_digest(view) != data[begin + _LENGTH : body]:
+            offset = start - len(data) + begin
+            raise DamagedFileError(
+                path, f"the block at byte {offset:,} does not match its checksum"
+            )
+        try:
+            decoded = [decode(zstandard.decompress(view) if length < 0 else view)]
+        except (msgspec.MsgspecError, zstandard.ZstdError) as exc:
+            if is_out_of_memory(exc):
+                raise
+            raise DamagedFileError(path, f"a block is not of the expected form: {exc}") from exc
+        begin = stop
+        if stop == len(data):  # freed: it may be some time until the next read
+            data = b""
+            begin = 0
+        del view
+        yield decoded.pop()  # thousands of readers must not hold their last blocks
 
 
 def read_blocks(path: str) -> Iterator[Any]:
@@ -180,6 +145,12 @@ def read_blocks(path: str) -> Iterator[Any]:
         size = storage_of(path).size_of(path)
     except FileNotFoundError as exc:
         raise DamagedFileError(path, exc.strerror or str(exc)) from exc
-    reader = BlockReader(path, 0, size, _READ_BYTES)
-    while not reader.at_end:
-        yield from reader.read()
+    yield from blocks_between(path, 0, size, _READ_BYTES)
+
+
+def intact_blocks(path: str) -> list[Any]:
+    """The blocks of a file up to the first that is damaged; none if it cannot be read."""
+    blocks: list[Any] = []
+    with suppress(OSError, DamagedFileError):
+        blocks.extend(read_blocks(path))
+    return blocks

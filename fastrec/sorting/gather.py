@@ -20,22 +20,22 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, islice, pairwise, repeat
 from operator import attrgetter
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
 from fastrec.errors import DamagedFileError, ShardCorruptError, ShardError
-from fastrec.sorting.files import BlockReader, read_exactly
+from fastrec.sorting.files import read_exactly
 from fastrec.sorting.runs import (
     Fence,
     Origins,
     Run,
-    SharedOrigins,
     decode_fingerprints,
     decode_rows,
     in_order,
+    index_blocks,
     index_of,
-    index_reader,
+    origins_sharer,
 )
 from fastrec.sources.shard import shard_at
 from fastrec.storage import fingerprint, storage_of
@@ -159,13 +159,11 @@ class PartTexts:
             if self._blocks is None:
                 self._blocks = shard_at(self._path).read_text()
             block = next(filter(None, self._blocks), b"")
-        except (
-            ShardCorruptError
-        ) as exc:  # its cause may be an OSError, which some libraries raise for corrupt data
-            raise DamagedFileError(self._path, exc.reason) from exc
         except ShardError as exc:
             cause = exc.__cause__
-            if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):
+            # Some libraries raise an OSError for corrupt data.
+            is_damaged = isinstance(exc, ShardCorruptError) or isinstance(cause, FileNotFoundError)
+            if isinstance(cause, OSError) and not is_damaged:
                 # the file may be intact: a connection broke, or there were too many open files
                 raise cause from None
             raise DamagedFileError(self._path, exc.reason) from exc
@@ -194,26 +192,16 @@ class RunSlice(msgspec.Struct, frozen=True, array_like=True):
     has_repeats: bool = False  # whether records of a part of a trusted corpus have equal keys
 
 
-class PartReader(Protocol):
-    """Reads records of a part from its columns, as `BlockReader` does from an index."""
+class OpenedPart(NamedTuple):
+    """Records of a part, read from its columns."""
 
+    blocks: Iterator[Any]  # as those of an index
     gaps: Iterator[int]  # bytes of text between the records
-    is_whole: bool  # whether it reads all records of the part
-
-    @property
-    def at_end(self) -> bool: ...
-
-    def read(
-        self,
-    ) -> Iterator[
-        tuple[list[bytes], list[int], list[int], list[Any], list[tuple[int, Origins]]]
-    ]: ...
-
-    def stop(self) -> None: ...
+    is_whole: bool  # whether these are all records of the part
 
 
-# Makes the reader of a part, given a range of keys, and whether rows are needed.
-OpenPart = Callable[[RunSlice, Bound, Bound, bool], PartReader]
+# Opens a part, given a range of keys, and whether rows are needed.
+OpenPart = Callable[[RunSlice, Bound, Bound, bool], OpenedPart]
 
 
 class _Records(msgspec.Struct):
@@ -325,17 +313,19 @@ class _Cursor:
             else:
                 self._data = _RunData(run_slice.path, start, end, stretch, turns)
         if part:
-            self.index: BlockReader | PartReader = part
+            self._blocks = part.blocks
             # The columns of a part are not encoded.
             self._decode_rows = self._decode_fingerprints = list
         else:
             self._decode_rows = decode_rows
             self._decode_fingerprints = decode_fingerprints
             path = run_slice.index or index_of(run_slice.path)
-            self.index = index_reader(
+            self._blocks = index_blocks(
                 path, run_slice.index_start, run_slice.index_end, index_stretch
             )
 
+    _blocks: Iterator[Any]
+    at_end = False  # whether there are no other records than those that wait
     _decode_rows: Callable[[Any], Iterable[Any]]
     _decode_fingerprints: Callable[[Any], Iterable[int]]
 
@@ -344,26 +334,26 @@ class _Cursor:
 
         The records of all keys below the last one are complete.
         """
-        while not self.index.at_end and (
+        while not self.at_end and (
             self._held < self._stretch or self.waiting.keys[0] == self.waiting.keys[-1]
         ):
-            for keys, sizes, fingerprints, rows, origins in self.index.read():
-                # With many records, there are blocks without fences.
-                if self._low is not None and keys[-1] < self._low:
-                    self._skip(sizes)
-                    continue
-                block = _Records(keys, sizes, list(self._decode_fingerprints(fingerprints)))
-                if self._with_rows:
-                    block.rows = list(self._decode_rows(rows))
-                    block.origins = [None] * len(keys)
-                    for position, several in origins:
-                        block.origins[position] = self._share(several)
-                self.waiting += block
-                self._held += self._memory_of(block)
-                if self._held >= self._stretch or (
-                    self._high is not None and keys[-1] >= self._high
-                ):
-                    break  # the other blocks are decoded later, or not at all
+            block = next(self._blocks, None)
+            if block is None:
+                self.at_end = True
+                return
+            keys, sizes, fingerprints, rows, origins = block
+            # With many records, there are blocks without fences.
+            if self._low is not None and keys[-1] < self._low:
+                self._skip(sizes)
+                continue
+            records = _Records(keys, sizes, list(self._decode_fingerprints(fingerprints)))
+            if self._with_rows:
+                records.rows = list(self._decode_rows(rows))
+                records.origins = [None] * len(keys)
+                for position, several in origins:
+                    records.origins[position] = self._share(several)
+            self.waiting += records
+            self._held += self._memory_of(records)
             self._stay_in_range()
 
     def _stay_in_range(self) -> None:
@@ -375,7 +365,7 @@ class _Cursor:
             self.waiting = self._pop(bisect_left(keys, self._high))
             self._held = self._memory_of(self.waiting)
             self._is_cut = True
-            self.index.stop()
+            self.at_end = True
 
     def _skip(self, sizes: Sequence[int]) -> None:
         if self._data:
@@ -387,7 +377,7 @@ class _Cursor:
 
     def take(self, limit: Bound) -> _Records:
         """Take the records of all keys below `limit`, or all that are left."""
-        known = sum(self.waiting.sizes) if self.index.at_end else None
+        known = sum(self.waiting.sizes) if self.at_end else None
         taken = self._pop(self._count(limit))
         if self._data:
             taken.texts = self._data.take(taken.sizes, known)
@@ -399,7 +389,7 @@ class _Cursor:
 
     def is_finished(self) -> bool:
         """When all records were taken, check that a part has no others."""
-        if self.waiting.keys or not self.index.at_end:
+        if self.waiting.keys or not self.at_end:
             return False
         if self._data and self._is_cut:
             self._data.close()
@@ -445,22 +435,6 @@ def whole_run(run: Run) -> RunSlice:
         is_part=bool(run.part),
         columns=run.columns,
         has_repeats=run.has_repeats,
-    )
-
-
-def part_slice(
-    path: str,
-    text_bytes: int,
-    index: str,
-    index_bytes: int,
-    removed: Iterable[int] = (),
-    *,
-    columns: str = "",
-) -> RunSlice:
-    """Take a published part without the records that come from removed pieces alone."""
-    pieces = tuple(sorted(removed))
-    return RunSlice(
-        path, 0, index_bytes, 0, text_bytes, index, is_part=True, removed=pieces, columns=columns
     )
 
 
@@ -517,7 +491,7 @@ def gather(
     the number of workers that read the runs in turns: what one has read leaves the page cache, and
     what it needs next is read ahead; 0 leaves the cache alone. Parts with columns need `open_part`.
     """
-    share = SharedOrigins().share
+    share = origins_sharer()
     cursors = [
         _Cursor(
             run_slice,
@@ -558,7 +532,7 @@ def gather_keys(
     Records with equal keys are in no certain order. Those of equal size and fingerprint are
     duplicates.
     """
-    share = SharedOrigins().share
+    share = origins_sharer()
     cursors = [
         _Cursor(run_slice, low, high, window_bytes // len(slices), share, open_part=open_part)
         for run_slice in slices
@@ -584,7 +558,7 @@ def _windows(cursors: list[_Cursor], window_bytes: int | None = None) -> Iterato
         for cursor in cursors:
             cursor.read_ahead()
         # The lowest key that may have further records; None if there are no others.
-        unfinished = [cursor for cursor in cursors if not cursor.index.at_end]
+        unfinished = [cursor for cursor in cursors if not cursor.at_end]
         last = min((cursor.waiting.keys[-1] for cursor in unfinished), default=None)
         for limit in [*(_cuts(cursors, last, window_bytes) if window_bytes else ()), last]:
             window = _Records()

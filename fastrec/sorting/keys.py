@@ -55,8 +55,8 @@ def sort_order(first: Iterable[str], fields: Sequence[str] = FIELDS) -> tuple[st
 
 
 def key_maker(order: Sequence[str] = FIELDS) -> Callable[[Any], bytes]:
-    if tuple(order) in _FAST:
-        return _FAST[tuple(order)]
+    if fast := _FAST.get(tuple(order)):
+        return fast
     encoders = [(field, field_encoder(field)) for field in order]
     return lambda record: b"".join([encode(getattr(record, field)) for field, encode in encoders])
 
@@ -136,10 +136,8 @@ def key_splitter(order: Sequence[str] = FIELDS) -> Callable[[bytes], Sequence[by
 
     The first is the scope.
     """
-    if tuple(order) == FIELDS:
-        return _split_default
-    if tuple(order) == METRIC_FIELDS:
-        return _split_with_metric
+    if fast := _FAST_SPLITTERS.get(tuple(order)):
+        return fast
 
     def split(key: bytes) -> Sequence[bytes]:
         fields = dict(zip(order, _split(key, order), strict=True))
@@ -160,6 +158,9 @@ def _split_with_metric(key: bytes) -> Sequence[bytes]:
         return _joined(name, metric), *others
     name, sample_hash, model, evaluation_id, sample_id, metric, _ = key.split(b"\0")
     return _joined(name, metric), sample_hash, model, evaluation_id, sample_id + b"\0"
+
+
+_FAST_SPLITTERS = {FIELDS: _split_default, METRIC_FIELDS: _split_with_metric}
 
 
 def _joined(name: bytes, metric: bytes) -> bytes:
@@ -294,7 +295,7 @@ class KeyColumns(msgspec.Struct):
 def column_splitter(order: Sequence[str] = FIELDS) -> Callable[[Sequence[bytes]], KeyColumns]:
     split = key_splitter(order)
     width = len(order)
-    if tuple(order) not in {FIELDS, METRIC_FIELDS}:
+    if tuple(order) not in _FAST:
         return lambda keys: KeyColumns.of(map(split, keys))
 
     def split_all(keys: Sequence[bytes]) -> KeyColumns:

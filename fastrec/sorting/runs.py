@@ -17,14 +17,15 @@ stays when one of its shards goes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, compress, groupby, islice
 from operator import eq, itemgetter
 from struct import pack, unpack
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
-from fastrec.sorting.files import BlockReader, ViewsWriter
+from fastrec.sorting.files import ViewsWriter, blocks_between
 from fastrec.storage import FileDigest, fingerprint
 
 Row = Sequence[Any]  # the row of a record: its piece, its line, and values for statistics
@@ -37,18 +38,12 @@ Origins = tuple[Origin, ...]  # the origins of a record, sorted by piece
 _MOST_SHARED = 1 << 14
 
 
-class SharedOrigins(msgspec.Struct):
-    """Keeps one object of equal origins.
+def origins_sharer() -> Callable[[Origins], Origins]:
+    """Make a function that returns one object for equal origins.
 
     Thousands of records may have the same hundreds of origins.
     """
-
-    _known: dict[Origins, Origins] = {}
-
-    def share(self, origins: Origins) -> Origins:
-        if len(self._known) >= _MOST_SHARED:
-            self._known.clear()
-        return self._known.setdefault(origins, origins)
+    return lru_cache(_MOST_SHARED)(lambda origins: origins)
 
 
 def union(several: Iterable[Origins]) -> Origins:
@@ -82,25 +77,18 @@ class Fence(msgspec.Struct, frozen=True, array_like=True, gc=False):
     data_offset: int
 
 
-class IndexWriter:
-    """Writes an index. The file exists once the context is left."""
+class IndexWriter(ViewsWriter):
+    """Writes an index."""
 
     def __init__(
         self, path: str, block_rows: int = BLOCK_ROWS, *, compressed: bool = False
     ) -> None:
-        self._file = ViewsWriter(path, compressed=compressed)
+        super().__init__(path, compressed=compressed)
         self._block_rows = block_rows
         self.fences: list[Fence] = []  # the first keys of all blocks
         self.records = 0
         self.data_offset = 0
         self._waiting: tuple[list[Any], ...] = ([], [], [], [], [])  # columns, as `add` gets them
-
-    @property
-    def size(self) -> int:
-        return self._file.size
-
-    def hash(self) -> str:
-        return self._file.hash()
 
     def add(
         self,
@@ -129,28 +117,21 @@ class IndexWriter:
             keys, sizes, fingerprints, rows, origins = (
                 column[first:end] for column in self._waiting
             )
-            self.fences.append(Fence(keys[0], self._file.size, self.data_offset))
+            self.fences.append(Fence(keys[0], self.size, self.data_offset))
             packed = pack(f"<{end - first}Q", *fingerprints)
-            block = keys, sizes, packed, _encode_rows(rows), by_position(origins)
-            self._file.write_block(block)
+            self.write_block((keys, sizes, packed, _encode_rows(rows), by_position(origins)))
             self.data_offset += sum(sizes)
             first = end
         for column in self._waiting:
             del column[:first]
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is not None:
-            self._file.__exit__(kind, *rest)
-            return
-        with self._file:
-            self.end_block()
+    def finish(self) -> None:
+        self.end_block()
+        super().finish()
 
 
-def index_reader(path: str, start: int, end: int, stretch: int) -> BlockReader:
-    return BlockReader(path, start, end, stretch, _decode_block)
+def index_blocks(path: str, start: int, end: int, stretch: int) -> Iterator[Any]:
+    return blocks_between(path, start, end, stretch, _decode_block)
 
 
 def decode_fingerprints(fingerprints: bytes) -> tuple[int, ...]:
@@ -278,7 +259,7 @@ def spill(
             rows,
             lambda index: bytes(view[starts[index] : ends[index]]),
             origins,
-            SharedOrigins().share,
+            origins_sharer(),
         )
         batch = max(_BATCH_BYTES * len(ends) // max(ends[-1], 1), 1) if ends else 1
         with ViewsWriter(path) as data:
@@ -286,7 +267,7 @@ def spill(
                 views = [
                     view[starts[index] : ends[index]] for index in order[first : first + batch]
                 ]
-                data.write(views)
+                data.append(views)
                 fingerprints += map(fingerprint, views)
     with IndexWriter(index_of(path), block_rows) as index:
         index.add(

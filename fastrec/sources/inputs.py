@@ -240,14 +240,13 @@ def _manifest_in(folder: str, names: Collection[str]) -> _Manifest | None:
     return manifest
 
 
-class _Search:
+class _Search(msgspec.Struct):
     """The search for shards: which files are parts of a corpus, and what to tell the user."""
 
-    def __init__(self) -> None:
-        self.parts: dict[str, Listed] = {}  # by path
-        self.notices: list[str] = []
-        self.problems: list[str] = []
-        self.damages: list[tuple[str, str]] = []  # parts of corpora, and what is wrong with each
+    parts: dict[str, Listed] = {}  # by path
+    notices: list[str] = []
+    problems: list[str] = []
+    damages: list[tuple[str, str]] = []  # parts of corpora, and what is wrong with each
 
     def shards_in(self, folders: _Folders) -> Iterator[str]:
         """Yield the paths of the shards in folders: *.jsonl* files.

@@ -18,7 +18,7 @@ its two ends gives exactly its bytes, and any cut of a file into ranges assigns 
 range.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -76,15 +76,68 @@ def chunks(
 ) -> Iterator[ChunkOrLine]:
     """Cut text that starts at `offset` into chunks of about `chunk_bytes`, of whole lines."""
     stats = ReadStats() if stats is None else stats
-    cutter = _Cutter(chunk_bytes, max_line_bytes, offset, stats)
-    for number, block in enumerate(_gathered(blocks, max(chunk_bytes // 2, len(_BOM)))):
+    line = 1
+    # A line without an end so far. It is held as views into the blocks, so that text is copied only
+    # once, when a chunk is joined.
+    tail: list[memoryview] = []
+    tail_bytes = 0  # more than `tail` holds if the line is too long
+    # A step is never longer than the limit, so only a line that began in an earlier step can be too
+    # long.
+    step = max(1, min(chunk_bytes, max_line_bytes))
+    is_start = offset == 0
+    for block in _gathered(blocks, max(chunk_bytes // 2, len(_BOM))):
         stats.text_bytes += len(block)
         start = 0
-        if number == offset == 0 and block.startswith(_BOM):
+        if is_start and block.startswith(_BOM):
             stats.bom = True
-            start = cutter.offset = len(_BOM)
-        yield from cutter.feed(block, start)
-    yield from cutter.finish()
+            start = offset = len(_BOM)
+        is_start = False
+        view = memoryview(block)
+        for begin in range(start, len(block), step):
+            end = min(begin + step, len(block))
+            if tail_bytes + end - begin > max_line_bytes:
+                newline = block.find(b"\n", begin, end)
+                stop = end if newline < 0 else newline
+                if tail_bytes + stop - begin > max_line_bytes:
+                    # All but the head of the line is dropped.
+                    tail_bytes += stop - begin
+                    tail = [memoryview(_head([*tail, view[begin:stop]]))]
+                    begin = stop
+                    if newline >= 0:
+                        stats.lines += 1
+                        yield LongLine(offset, line, tail_bytes, bytes(tail[0]))
+                        offset += tail_bytes + 1  # with its newline
+                        line += 1
+                        tail = []
+                        tail_bytes = 0
+                        begin += 1
+            cut = block.rfind(b"\n", begin, end) + 1
+            if cut:
+                is_whole = cut - begin == len(block) and not tail
+                data = block if is_whole else b"".join([*tail, view[begin:cut]])
+                tail = []  # before the chunk is used: a long line is held only once
+                tail_bytes = 0
+                lines = count_newlines(data)
+                stats.lines += lines
+                yield Chunk(data, offset, line)
+                offset += len(data)
+                line += lines
+                begin = cut
+                del data
+            if begin < end:
+                tail.append(view[begin:end])
+                tail_bytes += end - begin
+    stats.lines += bool(tail)
+    if tail_bytes > max_line_bytes:
+        yield LongLine(offset, line, tail_bytes, _head(tail))
+    elif tail:
+        data = b"".join(tail)
+        tail.clear()
+        yield Chunk(data, offset, line)
+
+
+def _head(line: list[memoryview]) -> bytes:
+    return b"".join(part[:_HEAD_BYTES] for part in line[:_HEAD_BYTES])[:_HEAD_BYTES]
 
 
 def count_newlines(text: bytes | memoryview) -> int:
@@ -130,87 +183,3 @@ def _gathered(blocks: Iterable[bytes], small_block: int) -> Iterator[bytes]:
             size = 0
     if small:
         yield b"".join(small)
-
-
-class _Cutter(msgspec.Struct):
-    """The state between two blocks: `tail` is a line without an end so far.
-
-    It holds views into the blocks instead of slices, so that text is copied only once, when a chunk
-    is joined.
-    """
-
-    chunk_bytes: int
-    max_line_bytes: int
-    offset: int  # of the first byte of the tail
-    stats: ReadStats
-    line: int = 1
-    tail: list[memoryview] = []
-    tail_bytes: int = 0  # more than `tail` holds if the line is too long
-
-    def feed(self, block: bytes, start: int) -> Iterator[ChunkOrLine]:
-        """Process the next block from `start` on, and yield the chunks that it completes."""
-        view = memoryview(block)
-        # A step is never longer than the limit, so only a line that began in an earlier step can be
-        # too long.
-        step = max(1, min(self.chunk_bytes, self.max_line_bytes))
-        for begin in range(start, len(block), step):
-            end = min(begin + step, len(block))
-            if self.tail_bytes + end - begin > self.max_line_bytes:
-                begin = yield from self._pass_long_line(block, view, begin, end)
-            cut = block.rfind(b"\n", begin, end) + 1
-            if cut:
-                is_whole = cut - begin == len(block) and not self.tail
-                yield self._chunk(block if is_whole else b"".join([*self.tail, view[begin:cut]]))
-                begin = cut
-            if begin < end:
-                self.tail.append(view[begin:end])
-                self.tail_bytes += end - begin
-
-    def finish(self) -> Iterator[ChunkOrLine]:
-        """Yield the rest, a line without a newline."""
-        if self.tail_bytes > self.max_line_bytes:
-            yield self._long_line()
-        elif self.tail:
-            self.stats.lines += 1
-            yield self._chunk(b"".join(self.tail))
-
-    def _pass_long_line(
-        self, block: bytes, view: memoryview, begin: int, end: int
-    ) -> Generator[ChunkOrLine, None, int]:
-        """Drop all but the head of the current line if it is too long.
-
-        Return where to continue in the block.
-        """
-        newline = block.find(b"\n", begin, end)
-        stop = end if newline < 0 else newline
-        if self.tail_bytes + stop - begin <= self.max_line_bytes:
-            return begin
-        self.tail.append(view[begin:stop])
-        self.tail_bytes += stop - begin
-        self.tail = [memoryview(self._head())]
-        if newline < 0:
-            return end
-        yield self._long_line()
-        return newline + 1
-
-    def _head(self) -> bytes:
-        return b"".join(part[:_HEAD_BYTES] for part in self.tail[:_HEAD_BYTES])[:_HEAD_BYTES]
-
-    def _long_line(self) -> LongLine:
-        """The tail, a line that is too long."""
-        line = LongLine(self.offset, self.line, self.tail_bytes, self._head())
-        self._pass(self.tail_bytes + 1, 1)  # with its newline
-        return line
-
-    def _chunk(self, data: bytes) -> Chunk:
-        """Make a chunk of the tail and what completes it."""
-        chunk = Chunk(data, self.offset, self.line)
-        self._pass(len(data), count_newlines(data))
-        return chunk
-
-    def _pass(self, size: int, lines: int) -> None:
-        self.offset += size
-        self.line += lines
-        self.stats.lines += lines
-        self.tail = []
-        self.tail_bytes = 0

@@ -218,11 +218,7 @@ class Shard(msgspec.Struct, frozen=True):
         A change of Parquet anywhere may change the rows of all of its slices.
         """
         with self._opened(as_found=self.format is Format.PARQUET) as source:
-            return (
-                (0, source.size)
-                if (start, end) == (0, None)
-                else self._own_bytes(source, start, end)
-            )
+            return self._own_bytes(source, start, end)
 
     @contextlib.contextmanager
     def _opened(self, *, as_found: bool = True) -> Iterator[Reader]:

@@ -8,7 +8,7 @@ from fastrec.statistics.p_values import Array
 
 DRAWS = 1_000
 _CELLS = 4_000_000  # of a matrix of draws
-_ENDS = (2.5, 97.5)
+_ENDS = (0.025, 0.975)
 _DIGITS = 12
 _MOST_DECIMALS = 300  # that numpy can round to
 
@@ -21,20 +21,22 @@ def draw_means(sums: Array, counts: Array, seed: int) -> Array:
     """
     random = np.random.default_rng([0, seed])
     bundles = len(sums)
-    same = bool((counts == counts[:, :1]).all())  # all models have answered the same questions
-    number = counts[:, :1] if same else counts
+    known: dict[bytes, int] = {}  # Many models have answered the same questions.
+    of_model = [known.setdefault(column.tobytes(), len(known)) for column in counts.T]
+    number = counts[:, [of_model.index(column) for column in range(len(known))]]
     found = []
     step = max(_CELLS // max(bundles, 1), 1)
     for start in range(0, DRAWS, step):
         size = min(step, DRAWS - start)
-        drawn = random.integers(0, bundles, (size, bundles)) + bundles * np.arange(size)[:, None]
+        drawn = random.integers(0, bundles, (size, bundles))
+        drawn += bundles * np.arange(size)[:, None]
         times = (
             np.bincount(drawn.ravel(), minlength=size * bundles)
             .reshape(size, bundles)
             .astype(np.float64)
         )
         with np.errstate(all="ignore"):
-            found.append((times @ sums) / (times @ number))
+            found.append((times @ sums) / (times @ number)[:, of_model])
     return _rounded(np.concatenate(found))
 
 
@@ -48,6 +50,16 @@ def _rounded(draws: Array) -> Array:
 
 def interval_ends(draws: Array) -> Array:
     """The ends of the 95 % intervals of all models; NaN are draws without an answer of a model."""
-    # np.nanpercentile takes three times as long.
-    percentile = np.nanpercentile if np.isnan(draws).any() else np.percentile
-    return np.asarray(percentile(draws, _ENDS, axis=0))
+    if np.isnan(draws).any():
+        return np.asarray(np.nanquantile(draws, _ENDS, axis=0))
+    # The same as np.quantile, which takes three times as long, and imports masked arrays.
+    ordered = np.sort(draws, axis=0)
+    ends = []
+    for share in _ENDS:
+        place, rest = divmod((len(draws) - 1) * share, 1)
+        low = ordered[int(place)]
+        high = ordered[min(int(place) + 1, len(draws) - 1)]
+        with np.errstate(invalid="ignore"):
+            step = high - low
+            ends.append(low + step * rest if rest < 0.5 else high - step * (1 - rest))
+    return np.array(ends)

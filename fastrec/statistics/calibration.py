@@ -15,38 +15,38 @@ _BINS = 10
 class Bin(msgspec.Struct):
     """Answers of similar confidence."""
 
+    #: At least 1.
     answers: int
-    """At least 1."""
+    #: The mean.
     confidence: float
-    """The mean."""
+    #: The share of right answers.
     accuracy: float
-    """The share of right answers."""
 
 
 class Calibration(msgspec.Struct):
     """How well a model knows which of its answers are right, on one evaluation and metric."""
 
+    #: The evaluation.
     evaluation_name: str
-    """The evaluation."""
+    #: The metric that says what is right.
     metric: str | None
-    """The metric that says what is right."""
+    #: The model.
     model_id: str
-    """The model."""
+    #: Answers with a confidence from 0 to 1.
     answers: int
-    """Answers with a confidence from 0 to 1."""
+    #: Other answers.
     left_out: int
-    """Other answers."""
+    #: The mean.
     confidence: float | None
-    """The mean."""
+    #: The share of right answers.
     accuracy: float | None
-    """The share of right answers."""
+    #: The calibration error: the mean distance of both in a bin, weighted by its answers.
     ece: float | None
-    """The calibration error: the mean distance of both in a bin, weighted by its answers."""
+    #: The Brier score: the mean squared distance of the confidence from 1 for a right answer, else
+    #: from 0.
     brier: float | None
-    """The Brier score: the mean squared distance of the confidence from 1 for a right answer, else
-    from 0."""
+    #: Answers of similar confidence: bins that have any.
     bins: list[Bin]
-    """Answers of similar confidence: bins that have any."""
 
 
 def calibrate(

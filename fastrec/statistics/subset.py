@@ -19,15 +19,15 @@ SPLITS = 20  # of models into those that choose and those that judge
 class SubsetFidelity(msgspec.Struct):
     """How well a subset stands for all questions, on models that did not choose it, over splits."""
 
+    #: Spearman's, of the models by subset and by all questions: the mean.
     rank_correlation: float
-    """Spearman's, of the models by subset and by all questions: the mean."""
+    #: Standard deviation.
     rank_correlation_spread: float
-    """Standard deviation."""
+    #: The root mean square of differences of means over the subset and over all questions: the
+    #: mean.
     error: float
-    """The root mean square of differences of means over the subset and over all questions: the
-    mean."""
+    #: Standard deviation.
     error_spread: float
-    """Standard deviation."""
 
 
 def choose_subset(scores: Array, size: int, seed: int = 0) -> Indices:

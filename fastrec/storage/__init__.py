@@ -96,17 +96,18 @@ def is_plain(name: str) -> bool:
 
 
 _BLOCK = 1 << 20
+_XXH3_DIGITS = 32  # of a 128-bit xxh3
 
 # The 64-bit xxh3 of some bytes: fast, and the same everywhere, but not a proof of equality.
 fingerprint = xxh3_64_intdigest
 
 
 class FileDigest(msgspec.Struct, frozen=True, array_like=True):
-    """A file of the work directory, and a checksum of its content."""
+    """A file, and a checksum of its content."""
 
     path: str
     size: int
-    hash: str  # 128-bit xxh3
+    hash: str  # 128-bit xxh3 of a file of the work directory, SHA-256 of a published one
 
 
 def digest_of(path: str) -> FileDigest:
@@ -114,8 +115,9 @@ def digest_of(path: str) -> FileDigest:
 
 
 def is_unchanged(file: FileDigest) -> bool:
+    digest = xxh3_128() if len(file.hash) == _XXH3_DIGITS else sha256()
     try:
-        return hash_of_file(file.path) == (file.size, file.hash)
+        return hash_of_file(file.path, digest=digest) == (file.size, file.hash)
     except OSError:
         return False
 

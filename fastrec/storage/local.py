@@ -6,7 +6,6 @@ import os
 import secrets
 import stat
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from fastrec.errors import UsageError, naming, shown
@@ -138,6 +137,8 @@ class LocalStorage:
 
     exists = staticmethod(os.path.exists)
     is_directory = staticmethod(os.path.isdir)
+    size_of = staticmethod(os.path.getsize)
+
     open_reader = _LocalReader
     create = _NewLocalFile
 
@@ -149,9 +150,6 @@ class LocalStorage:
         """Whether a file in a directory is a link to something outside of it."""
         inside = os.path.join(os.path.realpath(directory), "")  # noqa: PTH118
         return os.path.islink(path) and not os.path.realpath(path).startswith(inside)  # noqa: PTH114
-
-    def size_of(self, path: str) -> int:
-        return os.stat(path).st_size  # noqa: PTH116
 
     def signature(self, path: str) -> str:
         """Return a string that changes when a file does, made without reading it.
@@ -247,21 +245,6 @@ class LocalStorage:
 
 
 LOCAL = LocalStorage()
-
-
-def user_directory(variable: str, default: str) -> Path:
-    """The directory of fastrec for one kind of files of this user.
-
-    It is below that of an environment variable, or below the default.
-
-    In a container, a user may have neither a HOME nor an entry in the list of users. Then the path
-    is one where nothing is, and nothing can be made.
-    """
-    try:
-        base = os.environ.get(variable) or Path(default).expanduser()
-    except RuntimeError:  # there is no home
-        base = os.devnull
-    return Path(base, "fastrec")
 
 
 def scratch_directory() -> str:

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import lru_cache, partial, partialmethod
 from typing import Any, NamedTuple
 
 from xxhash import xxh3_64_intdigest
@@ -259,14 +259,9 @@ class ObjectStore:
     def make_directory(self, directory: str) -> None:
         """Do nothing: stores have no directories."""
 
-    def canonical(self, path: str) -> str:
-        return str(self._call(path, "unstrip_protocol"))
-
-    def exists(self, path: str) -> bool:
-        return bool(self._call(path, "exists"))
-
-    def is_directory(self, path: str) -> bool:
-        return bool(self._call(path, "isdir"))
+    canonical = partialmethod(_call, method="unstrip_protocol")
+    exists = partialmethod(_call, method="exists")
+    is_directory = partialmethod(_call, method="isdir")
 
     def size_of(self, path: str) -> int:
         return self.look_at(path).size

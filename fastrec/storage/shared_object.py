@@ -19,6 +19,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 if TYPE_CHECKING:
     # takes 20 ms to load, and only URLs need it
     from fastrec.storage.object_store import (
@@ -45,15 +47,14 @@ class _UnsupportedError(Exception):
     """The store says that it has no conditional requests."""
 
 
-class SharedObject:
+class SharedObject(msgspec.Struct):
     """A small object, with what this process knows of it."""
 
-    def __init__(self, client: ObjectStore, path: str, *, conditional: bool = True) -> None:
-        self._client = client
-        self._path = path
-        self._content: bytes | None = None
-        self._version: str | None = None  # its ETag, if the store has any
-        self._supported = conditional  # until the store says otherwise
+    _client: ObjectStore
+    _path: str
+    _supported: bool = True  # whether it has conditional requests, until the store says otherwise
+    _content: bytes | None = None
+    _version: str | None = None  # its ETag, if the store has any
 
     def read(self) -> bytes | None:
         """Read the object, and remember its state for the next change.
@@ -186,23 +187,31 @@ def _version_in(answer: Any) -> str | None:
     return answer.get("ETag") if isinstance(answer, dict) else None
 
 
+# By the class of an error, or by the status or the code of an answer.
+_REFUSALS: dict[object, type[Exception]] = {
+    FileExistsError: ChangedError,
+    NotImplementedError: _UnsupportedError,
+    _UnsupportedError: _UnsupportedError,
+    "409": _BusyError,
+    "412": ChangedError,
+    "501": _UnsupportedError,
+    "ConditionalRequestConflict": _BusyError,
+    "NotImplemented": _UnsupportedError,
+    "OperationAborted": _BusyError,
+    "PreconditionFailed": ChangedError,
+}
+
+
 def _refusal(exc: Exception) -> type[Exception] | None:
     """Why a store refused a conditional request; None if it failed for any other reason.
 
     s3fs makes a plain OSError of most of them, with the answer of the store as its cause.
     """
-    if isinstance(exc, _UnsupportedError):
-        return _UnsupportedError
     answer = getattr(exc, "response", None) or getattr(exc.__cause__, "response", None)
     answer = answer if isinstance(answer, dict) else {}
     code = str(answer.get("Error", {}).get("Code", ""))
     status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    if isinstance(exc, FileExistsError) or status == 412 or code in ("PreconditionFailed", "412"):
-        return ChangedError
     if isinstance(exc, FileNotFoundError) and code in ("NoSuchKey", "404"):
         return ChangedError  # it should exist, and is gone
-    if status == 409 or code in ("ConditionalRequestConflict", "OperationAborted", "409"):
-        return _BusyError
-    if isinstance(exc, NotImplementedError) or status == 501 or code in ("NotImplemented", "501"):
-        return _UnsupportedError
-    return None
+    kinds = map(_REFUSALS.get, (type(exc), str(status), code))
+    return next(filter(None, kinds), None)

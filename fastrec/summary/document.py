@@ -2,7 +2,7 @@
 
 It depends on the records alone: no time, no host, no path.
 
-The JSON Schema of the document is generated from these classes and the docstrings of their fields.
+The JSON Schema of the document is generated from these classes and the comments above their fields.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class ScopeNames(msgspec.Struct):
     """An evaluation and one of its metrics."""
 
     evaluation_name: str
+    #: evaluation_result_id of the records; null if they have none.
     metric: str | None
-    """evaluation_result_id of the records; null if they have none."""
 
 
 class ModelNames(ScopeNames):
@@ -73,50 +73,50 @@ class ModelNames(ScopeNames):
 class LineCounts(msgspec.Struct, kw_only=True):
     """Every line is accounted for: `lines = kept + duplicates + rejected + blank`."""
 
+    #: Lines read, blank ones included.
     lines: _Count
-    """Lines read, blank ones included."""
+    #: Records in the corpus.
     kept: _Count
-    """Records in the corpus."""
+    #: Records left out because an identical record stays.
     duplicates: _Count
-    """Records left out because an identical record stays."""
+    #: Lines in the rejects file.
     rejected: _Count
-    """Lines in the rejects file."""
+    #: Lines of white space only.
     blank: _Count
-    """Lines of white space only."""
 
 
 class RepairExample(msgspec.Struct, kw_only=True):
     """A change that a repair made to a record."""
 
+    #: Of the repair.
     code: str
-    """Of the repair."""
     evaluation_name: str
     model_id: str
     sample_id: _SampleId
+    #: JSON path of the first value that it changed.
     path: str
-    """JSON path of the first value that it changed."""
+    #: What was there, and what became of it.
     message: str
-    """What was there, and what became of it."""
 
 
 class Repaired(msgspec.Struct, kw_only=True):
     """Valid lines, duplicates included, that `--repair` repaired."""
 
+    #: Number of lines.
     lines: _Count
-    """Number of lines."""
+    #: By the code of a repair; a line may have several.
     by_code: dict[str, int]
-    """By the code of a repair; a line may have several."""
+    #: The first 3 of each repair, by evaluation, model and sample.
     examples: list[RepairExample]
-    """The first 3 of each repair, by evaluation, model and sample."""
 
 
 class Repairable(msgspec.Struct, kw_only=True):
     """Rejected lines that `--repair all` would keep."""
 
+    #: Number of lines.
     lines: _Count
-    """Number of lines."""
+    #: By the code of a repair; a line may need several.
     by_code: dict[str, int]
-    """By the code of a repair; a line may need several."""
 
 
 class SameRunPair(msgspec.Struct):
@@ -124,21 +124,21 @@ class SameRunPair(msgspec.Struct):
 
     evaluation_name: str
     model_id: str
+    #: The `evaluation_id` that stays.
     kept: str
-    """The `evaluation_id` that stays."""
+    #: The other; the same if only the schema version differs.
     dropped: str
-    """The other; the same if only the schema version differs."""
+    #: Number of records.
     records: _Positive
-    """Number of records."""
 
 
 class SameRun(msgspec.Struct, kw_only=True):
     """Records that `--same-run ignore` drops."""
 
+    #: Number of records: they count as duplicates.
     records: _Count
-    """Number of records: they count as duplicates."""
+    #: The first 100 pairs of runs, by evaluation, model and run.
     runs: list[SameRunPair]
-    """The first 100 pairs of runs, by evaluation, model and run."""
 
 
 class IdentityExample(ScopeNames, kw_only=True):
@@ -147,21 +147,21 @@ class IdentityExample(ScopeNames, kw_only=True):
     sample_id: _SampleId
     model_id: str
     evaluation_id: str
+    #: Such records.
     records: _Positive
-    """Such records."""
+    #: Their hashes.
     sample_hashes: list[str]
-    """Their hashes."""
 
 
 class Identities(msgspec.Struct, kw_only=True):
     """Repeats or contradictions of one identity, records that options leave out included."""
 
+    #: Identities with such records.
     identities: _Count
-    """Identities with such records."""
+    #: These records.
     records: _Count
-    """These records."""
+    #: The first 100, by evaluation, metric and sample.
     examples: list[IdentityExample]
-    """The first 100, by evaluation, metric and sample."""
 
 
 class HashExample(msgspec.Struct, kw_only=True):
@@ -170,10 +170,10 @@ class HashExample(msgspec.Struct, kw_only=True):
     evaluation_name: str
     model_id: str
     sample_id: _SampleId
+    #: In the line.
     given: str
-    """In the line."""
+    #: The correct one.
     computed: str
-    """The correct one."""
 
 
 class ModelRecipes(msgspec.Struct):
@@ -181,138 +181,137 @@ class ModelRecipes(msgspec.Struct):
 
     evaluation_name: str
     model_id: str
+    #: Valid lines by recipe, as in `by_recipe`.
     recipes: dict[str, int]
-    """Valid lines by recipe, as in `by_recipe`."""
 
 
 class SampleHashes(msgspec.Struct, kw_only=True):
     """How the `sample_hash` of valid lines, with duplicates, compares with the computed one."""
 
+    #: sha256 or xxh3_128.
     algorithm: str
-    """sha256 or xxh3_128."""
+    #: The recipe of the hashes in the corpus.
     recipe: str
-    """The recipe of the hashes in the corpus."""
+    #: Lines whose hash is right by some recipe.
     verified: _Count
-    """Lines whose hash is right by some recipe."""
+    #: Lines without one.
     filled: _Count
-    """Lines without one."""
+    #: Lines with a wrong one, which `--sample-hash fill` leaves in place.
     replaced: _Count
-    """Lines with a wrong one, which `--sample-hash fill` leaves in place."""
+    #: By the recipe of their hash; `absent`: without a hash; `wrong`: by no recipe.
     by_recipe: dict[str, int]
-    """By the recipe of their hash; `absent`: without a hash; `wrong`: by no recipe."""
+    #: The same by evaluation and model.
     by_model: list[ModelRecipes]
-    """The same by evaluation and model."""
+    #: The first 10 wrong hashes, by evaluation, model and sample.
     examples: list[HashExample]
-    """The first 10 wrong hashes, by evaluation, model and sample."""
 
 
 class Tokens(msgspec.Struct, gc=False):
     """Sums over records with token usage; those of over 4,200 digits are hexadecimal text."""
 
+    #: Number of records.
     records: _Count
-    """Number of records."""
+    #: Input.
     input: _Count | str
-    """Input."""
+    #: Output.
     output: _Count | str
-    """Output."""
+    #: Total.
     total: _Count | str
-    """Total."""
 
 
 class Latency(msgspec.Struct, gc=False):
     """Quantiles of `latency_ms` in ms (`p50`: the median), to a relative error of 1/128."""
 
+    #: Number of records.
     records: _Count
-    """Number of records."""
+    #: The quantile.
     p50: float | None
-    """The quantile."""
+    #: The quantile.
     p90: float | None
-    """The quantile."""
+    #: The quantile.
     p99: float | None
-    """The quantile."""
 
 
 class ErrorsAsWrong(msgspec.Struct, kw_only=True, gc=False):
     """A model's numbers if records with an error count: as wrong, with the score that they have."""
 
+    #: Mean over questions of the share of correct answers.
     accuracy: _Share
-    """Mean over questions of the share of correct answers."""
+    #: Standard error over questions.
     accuracy_standard_error: float | None
-    """Standard error over questions."""
+    #: Mean over questions of the mean score, where true is 1; null if it overflows a double.
     mean_score: float | None
-    """Mean over questions of the mean score, where true is 1; null if it overflows a double."""
+    #: Standard error over questions.
     score_standard_error: float | None
-    """Standard error over questions."""
 
 
 class ModelSummary(msgspec.Struct, kw_only=True):
     """One model on one metric. Means are over answers, then over questions, and rounded once."""
 
     model_id: str
+    #: Records in the corpus: answers and errors.
     records: _Positive
-    """Records in the corpus: answers and errors."""
+    #: Records without an error.
     answers: _Count
-    """Records without an error."""
+    #: Records with a non-empty error.
     errors: _Count
-    """Records with a non-empty error."""
+    #: Questions with records.
     questions: _Positive
-    """Questions with records."""
+    #: Questions with answers.
     questions_answered: _Count
-    """Questions with answers."""
+    #: Answers with `is_correct`; a record with an error is never correct.
     correct: _Count
-    """Answers with `is_correct`; a record with an error is never correct."""
+    #: Mean over questions of the share of correct answers.
     accuracy: _Share | None
-    """Mean over questions of the share of correct answers."""
+    #: Standard error over questions.
     accuracy_standard_error: float | None
-    """Standard error over questions."""
+    #: Mean over questions of the mean score, where true is 1; null if it overflows a double.
     mean_score: float | None
-    """Mean over questions of the mean score, where true is 1; null if it overflows a double."""
+    #: Standard error over questions.
     score_standard_error: float | None
-    """Standard error over questions."""
+    #: The same if records with an error count as wrong, with the score that they have.
     errors_as_wrong: ErrorsAsWrong
-    """The same if records with an error count as wrong, with the score that they have."""
+    #: Interactions; a record without any counts as 1.
     turns: _Count
-    """Interactions; a record without any counts as 1."""
+    #: Of all interactions.
     tool_calls: _Count
-    """Of all interactions."""
     tokens: Tokens
     latency_ms: Latency
+    #: The lowest; integers come before strings.
     first_sample_id: _SampleId
-    """The lowest; integers come before strings."""
+    #: The highest.
     last_sample_id: _SampleId
-    """The highest."""
 
 
 class EvaluationSummary(ScopeNames, kw_only=True, omit_defaults=True):
     """One metric of an evaluation, or an evaluation without metrics, over all models."""
 
+    #: Whether the metric is graded, or lower scores are better: then `is_correct` means little.
     graded: bool
-    """Whether the metric is graded, or lower scores are better: then `is_correct` means little."""
+    #: Records in the corpus.
     records: _Positive
-    """Records in the corpus."""
+    #: Distinct models.
     models: _Positive
-    """Distinct models."""
+    #: Distinct `sample_hash` values; of split hashes, `sample_id` values.
     questions: _Positive
-    """Distinct `sample_hash` values; of split hashes, `sample_id` values."""
+    #: Questions that all models have records of.
     questions_all_models: _Count
-    """Questions that all models have records of."""
+    #: Questions answered by all models that have any answer.
     questions_answered_by_all: _Count
-    """Questions answered by all models that have any answer."""
+    #: Values of `sample_id` with several `sample_hash` values.
     ids_with_many_hashes: _Count
-    """Values of `sample_id` with several `sample_hash` values."""
+    #: Values of `sample_hash` with several `sample_id` values.
     hashes_with_many_ids: _Count
-    """Values of `sample_hash` with several `sample_id` values."""
+    #: Split hashes (docs/hashes.md).
     split_hashes: _Count = 0
-    """Split hashes (docs/hashes.md)."""
+    #: The kind of metric (docs/leaderboard.md#kinds-and-directions-of-metrics); absent: judgement.
     kind: Kind = "judgement"
-    """The kind of metric (docs/leaderboard.md#kinds-and-directions-of-metrics); absent: judgement.
-    """
+    #: As metadata.lower_is_better of a record says.
     lower_is_better: bool = False
-    """As metadata.lower_is_better of a record says."""
+    #: As metadata.primary_metric of a record says.
     primary: bool = False
-    """As metadata.primary_metric of a record says."""
+    #: By `model_id`. Means are over answers, then over questions, and rounded once.
     by_model: list[ModelSummary]
-    """By `model_id`. Means are over answers, then over questions, and rounded once."""
 
     @property
     def other_scale(self) -> bool:
@@ -327,31 +326,31 @@ class EvaluationSummary(ScopeNames, kw_only=True, omit_defaults=True):
 class LabelCounts(msgspec.Struct, kw_only=True):
     """What became of the labels of `--labels`; absent without it."""
 
+    #: In the file.
     labels: int
-    """In the file."""
+    #: Labels that a later one replaces.
     superseded: int
-    """Labels that a later one replaces."""
+    #: Records with another verdict than before.
     changed: int
-    """Records with another verdict than before."""
+    #: Records that already had this verdict.
     confirmed: int
-    """Records that already had this verdict."""
+    #: Labels that match no record.
     unmatched: int
-    """Labels that match no record."""
+    #: Labels that match several.
     ambiguous: int
-    """Labels that match several."""
 
 
 class FixCounts(msgspec.Struct, kw_only=True):
     """What became of the corrected lines of `--fixes`; absent without it."""
 
+    #: Lines that differ from the rejected ones.
     given: int
-    """Lines that differ from the rejected ones."""
+    #: Valid ones; they count as kept, duplicate or filtered out.
     fixed: int
-    """Valid ones; they count as kept, duplicate or filtered out."""
+    #: Invalid ones.
     rejected: int
-    """Invalid ones."""
+    #: Those without such a rejected line at their place.
     unmatched: int
-    """Those without such a rejected line at their place."""
 
 
 class _Format(msgspec.Struct):
@@ -361,38 +360,38 @@ class _Format(msgspec.Struct):
 class Summary(Tabular, kw_only=True):
     """Summary of a corpus."""
 
+    #: Version of this document's format.
     format: int = _SUMMARY_FORMAT
-    """Version of this document's format."""
+    #: Schema version of the corpus.
     schema: str
-    """Schema version of the corpus."""
     line_counts: LineCounts
+    #: Valid lines, duplicates included, by schema version.
     versions: dict[str, int]
-    """Valid lines, duplicates included, by schema version."""
+    #: By code, valid lines with a label or turns of another version, and lines that an upgrade or a
+    #: repair changed.
     notes: dict[str, int]
-    """By code, valid lines with a label or turns of another version, and lines that an upgrade or
-    a repair changed."""
+    #: Valid lines by the rule of `--map` for their names.
     renamed: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
-    """Valid lines by the rule of `--map` for their names."""
+    #: What became of `--labels`.
     labels: LabelCounts | msgspec.UnsetType = msgspec.UNSET
-    """What became of `--labels`."""
+    #: What became of the corrected lines of `--fixes`.
     fixes: FixCounts | msgspec.UnsetType = msgspec.UNSET
-    """What became of the corrected lines of `--fixes`."""
+    #: By the code of their first error.
     rejected_by_code: dict[str, int]
-    """By the code of their first error."""
     repaired: Repaired
     repairable: Repairable
+    #: Records that an epoch, a trial or the output tells apart.
     repeats: Identities
-    """Records that an epoch, a trial or the output tells apart."""
+    #: Records with the same output and different verdicts.
     contradictions: Identities
-    """Records with the same output and different verdicts."""
     same_run: SameRun
     sample_hash: SampleHashes
+    #: Kept records.
     interaction_types: dict[str, int]
-    """Kept records."""
+    #: Kept records.
     schema_versions: dict[str, int]
-    """Kept records."""
+    #: By evaluation and metric.
     evaluations: list[EvaluationSummary]
-    """By evaluation and metric."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric and model."""

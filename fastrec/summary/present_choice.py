@@ -181,11 +181,11 @@ def matching_scopes(
     chosen = [(scope, set(filter(filters.accepts_model, models_of(scope)))) for scope in found]
     chosen = [(scope, names) for scope, names in chosen if names]
     if scopes and not chosen:
-        evaluations = listed(sorted({scope.evaluation_name for scope in scopes}))
-        ids = listed(sorted({model for scope in scopes for model in models_of(scope)}))
-        raise NoMatchError(
-            f"no record matches {filters}; evaluations: {evaluations}; models: {ids}"
-        )
+        names = {
+            "evaluations": sorted({scope.evaluation_name for scope in scopes}),
+            "models": sorted({model for scope in scopes for model in models_of(scope)}),
+        }
+        raise nothing_matches(filters, names)
     return chosen
 
 

@@ -31,27 +31,27 @@ MIN_COVERAGE = 50.0  # Percent of the questions that a model must have answered 
 class CorpusFacts(msgspec.Struct, kw_only=True):
     """The corpus as a whole, whatever was chosen."""
 
+    #: Schema version of the corpus.
     schema: str
-    """Schema version of the corpus."""
+    #: Valid lines, duplicates included, by schema version.
     versions: dict[str, int]
-    """Valid lines, duplicates included, by schema version."""
+    #: Valid lines of another version than that of the corpus.
     upgraded: int
-    """Valid lines of another version than that of the corpus."""
+    #: By code, valid lines with a label or turns of another version, and lines that an upgrade or a
+    #: repair changed.
     notes: dict[str, int]
-    """By code, valid lines with a label or turns of another version, and lines that an upgrade or
-    a repair changed."""
+    #: Identities with repeats.
     repeats: int
-    """Identities with repeats."""
+    #: Identities with contradictions.
     contradictions: int
-    """Identities with contradictions."""
+    #: Records that `--same-run ignore` dropped.
     same_run: int
-    """Records that `--same-run ignore` dropped."""
+    #: Split hashes (docs/hashes.md), by evaluation and metric.
     split_hashes: int
-    """Split hashes (docs/hashes.md), by evaluation and metric."""
+    #: The recipe of the hashes in the corpus.
     recipe: str
-    """The recipe of the hashes in the corpus."""
+    #: By the recipe of their hash; `absent`: without a hash; `wrong`: by no recipe.
     recipes: dict[str, int]
-    """By the recipe of their hash; `absent`: without a hash; `wrong`: by no recipe."""
 
 
 def rank_text(best: int | None, worst: int | None) -> str:
@@ -63,49 +63,49 @@ class ModelStats(msgspec.Struct, kw_only=True):
     """One model on one metric of an evaluation."""
 
     model_id: str
+    #: With `--common`, on common questions.
     records: int
-    """With `--common`, on common questions."""
+    #: Records with a non-empty error.
     errors: int
-    """Records with a non-empty error."""
+    #: Records that count: those without an error; with `--errors-as-wrong`, all; with `pass@K` and
+    #: `pass^K`, only to questions with K of them.
     answers: int
-    """Records that count: those without an error; with `--errors-as-wrong`, all; with `pass@K` and
-    `pass^K`, only to questions with K of them."""
+    #: Questions with such answers.
     questions: int
-    """Questions with such answers."""
+    #: Answers by questions.
     answers_per_question: float | None
-    """Answers by questions."""
+    #: The share of the evaluation's questions with such answers.
     coverage: float
-    """The share of the evaluation's questions with such answers."""
+    #: Answers with `is_correct`; a record with an error is never correct.
     correct: int
-    """Answers with `is_correct`; a record with an error is never correct."""
+    #: Mean over questions of the share of correct answers.
     accuracy: float | None
-    """Mean over questions of the share of correct answers."""
+    #: Standard error over questions.
     accuracy_standard_error: float | None
-    """Standard error over questions."""
+    #: Lower end of the 95 % interval.
     accuracy_low: float | None
-    """Lower end of the 95 % interval."""
+    #: Upper end of the 95 % interval.
     accuracy_high: float | None
-    """Upper end of the 95 % interval."""
+    #: Mean over questions of the mean score, where true is 1; null if it overflows a double.
     mean_score: float | None
-    """Mean over questions of the mean score, where true is 1; null if it overflows a double."""
+    #: Standard error over questions.
     score_standard_error: float | None
-    """Standard error over questions."""
+    #: Lower end of the 95 % interval.
     score_low: float | None
-    """Lower end of the 95 % interval."""
+    #: Upper end of the 95 % interval.
     score_high: float | None
-    """Upper end of the 95 % interval."""
     tokens: Tokens
+    #: Mean over the records with a `token_usage`.
     tokens_per_record: float | None
-    """Mean over the records with a `token_usage`."""
     latency_ms: Latency
+    #: The best rank that tests allow (docs/leaderboard.md#ranks).
     rank_best: int | None = None
-    """The best rank that tests allow (docs/leaderboard.md#ranks)."""
+    #: The worst such rank.
     rank_worst: int | None = None
-    """The worst such rank."""
+    #: Why it is not ranked, and comes last.
     unranked: str = ""
-    """Why it is not ranked, and comes last."""
+    #: With several K, as in `--repeats-as pass^1..4`: the accuracy by each but the last.
     series: dict[str, float | None] = {}
-    """With several K, as in `--repeats-as pass^1..4`: the accuracy by each but the last."""
 
     @property
     def rank(self) -> str:
@@ -115,36 +115,36 @@ class ModelStats(msgspec.Struct, kw_only=True):
 class EvaluationStats(ScopeNames, kw_only=True):
     """One metric of an evaluation, or an evaluation without metrics."""
 
+    #: Metrics that the evaluation has, chosen or not; none counts as one.
     metrics: int
-    """Metrics that the evaluation has, chosen or not; none counts as one."""
+    #: Whether the metric has scores other than 0 and 1.
     graded: bool
-    """Whether the metric has scores other than 0 and 1."""
+    #: What models are ranked by.
     by: str
-    """What models are ranked by."""
+    #: Whether a lower score is better.
     lower_is_better: bool
-    """Whether a lower score is better."""
+    #: Records of the chosen models; with `--common`, on common questions.
     records: int
-    """Records of the chosen models; with `--common`, on common questions."""
+    #: Records with a non-empty error.
     errors: int
-    """Records with a non-empty error."""
+    #: Models with records.
     models: int
-    """Models with records."""
+    #: Models that were chosen.
     chosen: int
-    """Models that were chosen."""
+    #: Chosen models with answers.
     answering: int
-    """Chosen models with answers."""
+    #: Questions of this evaluation.
     questions: int
-    """Questions of this evaluation."""
+    #: Values of `sample_id` with several `sample_hash` values.
     ids_with_many_hashes: int
-    """Values of `sample_id` with several `sample_hash` values."""
+    #: Questions answered by all chosen models with answers; null without `--common`.
     common_questions: int | None
-    """Questions answered by all chosen models with answers; null without `--common`."""
+    #: The chosen models, best first; with `--common`, if they have a question in common.
     by_model: list[ModelStats]
-    """The chosen models, best first; with `--common`, if they have a question in common."""
+    #: With `--cluster`: the clusters of its questions.
     clusters: int | None = None
-    """With `--cluster`: the clusters of its questions."""
+    #: With --group-by: the value of each field, null for records without it; null in totals.
     group: dict[str, str | None] | None = None
-    """With --group-by: the value of each field, null for records without it; null in totals."""
 
     @property
     def title(self) -> str:
@@ -156,31 +156,31 @@ class EvaluationStats(ScopeNames, kw_only=True):
 class Stats(Tabular, kw_only=True):
     """How the models of each evaluation compare."""
 
+    #: What models are ranked by. Unless it was chosen, graded metrics are ranked by score.
     by: str
-    """What models are ranked by. Unless it was chosen, graded metrics are ranked by score."""
+    #: Whether tables show the accuracy of graded metrics, too.
     accuracy: bool
-    """Whether tables show the accuracy of graded metrics, too."""
+    #: Whether only common questions count: those answered by all chosen models of the evaluation
+    #: that have answers.
     common: bool
-    """Whether only common questions count: those answered by all chosen models of the evaluation
-    that have answers."""
+    #: Whether records with an error count as wrong answers. If not, they do not count.
     errors_as_wrong: bool
-    """Whether records with an error count as wrong answers. If not, they do not count."""
+    #: What several answers of a model to a question become (docs/repeats.md#in-statistics).
     repeats_as: str
-    """What several answers of a model to a question become (docs/repeats.md#in-statistics)."""
+    #: Unreadable shards that `--skip-bad-shards` left out of the corpus.
     skipped: list[str]
-    """Unreadable shards that `--skip-bad-shards` left out of the corpus."""
     corpus: CorpusFacts
+    #: By evaluation and metric.
     evaluations: list[EvaluationStats]
-    """By evaluation and metric."""
+    #: Metrics that are left out because they judge no answer: costs and bookkeeping.
     others: int = 0
-    """Metrics that are left out because they judge no answer: costs and bookkeeping."""
+    #: --cluster: standard errors, intervals and tests are over clusters of questions with the same
+    #: value of this field; null if they are over questions.
     cluster: str | None = None
-    """--cluster: standard errors, intervals and tests are over clusters of questions with the same
-    value of this field; null if they are over questions."""
+    #: With `--right`, `--wrong` or `--errors`: only records with these outcomes count.
     outcomes: tuple[str, ...] = ()
-    """With `--right`, `--wrong` or `--errors`: only records with these outcomes count."""
+    #: Files of the corpus that are missing or cut, which these numbers do not need.
     damaged: list[str] = []
-    """Files of the corpus that are missing or cut, which these numbers do not need."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model of each evaluation and metric, best first."""
@@ -279,7 +279,6 @@ def rank(
             for model in models:
                 model.unranked = _why_unranked(model, least)
         models.sort(key=_order(ranked_by, usual, lower=choice.lower_is_better))
-        models.sort(key=lambda model: bool(model.unranked))
         evaluations.append(
             filled(
                 EvaluationStats,
@@ -337,7 +336,8 @@ def _order(*names: str, lower: bool) -> Callable[[ModelStats], tuple[Any, ...]]:
 
     def order(model: ModelStats) -> tuple[Any, ...]:
         values = [key(model) for key in keys]
-        return *((value is None, value or 0) for value in values), model.model_id
+        ranks = ((value is None, value or 0) for value in values)
+        return bool(model.unranked), *ranks, model.model_id
 
     return order
 

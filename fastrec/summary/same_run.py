@@ -40,7 +40,7 @@ from xxhash import xxh3_128_digest
 from fastrec.engine.base import Engine
 from fastrec.schemas.registry import TARGETS
 from fastrec.schemas.view import view, view_decoder
-from fastrec.sorting.gather import RunSlice, gather, slice_run
+from fastrec.sorting.gather import Bound, RunSlice, gather, slice_run
 from fastrec.sorting.keys import key_splitter, split_scope, text_of
 from fastrec.sorting.runs import Run, spill
 from fastrec.storage import FileDigest
@@ -161,7 +161,7 @@ def write_superseded(path: str, records: Iterable[tuple[bytes, bytes]]) -> list[
     return runs
 
 
-def slices_of(runs: Sequence[Run], low: bytes | None, high: bytes | None) -> list[RunSlice]:
+def slices_of(runs: Sequence[Run], low: Bound, high: Bound) -> list[RunSlice]:
     """Find the superseded records in a range of keys; the list is empty if there are none."""
     slices = [piece for run in runs if (piece := slice_run(run, low, high))]
     # The blocks at the ends of a range may have no key in it.
@@ -169,7 +169,7 @@ def slices_of(runs: Sequence[Run], low: bytes | None, high: bytes | None) -> lis
 
 
 def superseded_in(
-    slices: Sequence[RunSlice], low: bytes | None, high: bytes | None
+    slices: Sequence[RunSlice], low: Bound, high: Bound
 ) -> Iterator[tuple[bytes, bytes]]:
     for window in gather(slices, low, high, _WINDOW_BYTES):
         yield from zip(window.keys, map(bytes, window.texts), strict=True)

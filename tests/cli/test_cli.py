@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 import fastrec
 from fastrec.cli import cli
 from fastrec.cli.console import safe
-from fastrec.cli.options import Size
+from fastrec.cli.options import parse_size
 from fastrec.commands.validate import Validation
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS, TARGETS
 from fastrec.sources.formats import Format
@@ -420,7 +420,7 @@ def test_unsupported_characters_are_escaped(corpus: Path) -> None:
 )
 def test_sizes(text: str, size: int) -> None:
     """K, M, G and T are powers of 1,024, with or without iB."""
-    assert Size().convert(text, None, None) == size
+    assert parse_size(text) == size
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ from fastrec.normalize.options import Options
 from fastrec.normalize.results import Piece
 from fastrec.normalize.run import normalize
 from fastrec.schemas.registry import DEFAULT_SCHEMA
-from fastrec.sorting.files import BlockReader, write_blocks
+from fastrec.sorting.files import blocks_between, write_blocks
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Slice, shard_at
 from tests.normalize.normalizing import write
@@ -211,7 +211,7 @@ def test_a_window_too_large_for_memory_is_no_damage(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "read",
     [
-        lambda path, size: list(BlockReader(path, 0, size, 1 << 16).read()),
+        lambda path, size: list(blocks_between(path, 0, size, 1 << 16)),
         lambda path, size: list(rejects._lines(path, 0, size, 1 << 16)),
     ],
 )

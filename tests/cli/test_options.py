@@ -65,9 +65,10 @@ def spelled(option: click.Option) -> list[Any]:
 
 def default_of(option: click.Option) -> Any:
     """The value that the command gets: click has no public way."""
+    if option.required:
+        return None
     command = click.Command("none", params=[option], callback=lambda **values: values)
-    given = ["--output", "x"] if option.required else []
-    (value,) = command.main(given, standalone_mode=False).values() or [0]
+    (value,) = command.main([], standalone_mode=False).values() or [0]
     return value
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastrec
-from fastrec.commands.overlap.names import similar_pairs, spelling
+from fastrec.answers.similar_names import similar_pairs, spelling
 from tests.answers.small import Record, answer, make_corpus
 from tests.running import run_here
 

@@ -24,7 +24,7 @@ import msgspec
 import pytest
 
 import fastrec
-from fastrec.commands.export import tables
+from fastrec.commands.export import parquet, tables
 from fastrec.commands.generate import Recipe
 from fastrec.commands.generate import lines as lines_of
 from fastrec.errors import UsageError
@@ -420,7 +420,7 @@ def test_results_are_streamed(
             yield result._replace(batches=batches())
 
     monkeypatch.setattr(tables, "run_query", counting)
-    monkeypatch.setattr(tables, "_GROUP_ROWS", 4_096)
+    monkeypatch.setattr(parquet, "_GROUP_ROWS", 4_096)
     output = tmp_path / "result"
     query = "select range as n from range(40000)"
     assert (

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
-import textwrap
 import types
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
-from itertools import pairwise
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -50,13 +47,13 @@ def _structs_in(hints: list[Any]) -> Iterator[Struct]:
 
 
 def json_schema(root: Struct) -> bytes:
-    """The JSON Schema of a document, with the docstrings of fields as descriptions."""
+    """The JSON Schema of a document, with the comments on fields as descriptions."""
     schema = msgspec.json.schema(root)
     for struct in structs_of(root):
         definition = schema["$defs"][struct.__name__]
         definition["description"] = description(struct)
         properties = definition["properties"]
-        for name, text in _docstrings(struct).items():
+        for name, text in _meanings(struct).items():
             properties[name] = {"description": " ".join(text.split()), **properties[name]}
     return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
 
@@ -67,7 +64,7 @@ def shared_fields(structs: Iterable[Struct]) -> dict[str, tuple[str, str]]:
     kinds: dict[tuple[str, str], str] = {}
     for struct in structs:
         hints = get_type_hints(struct, include_extras=True)
-        for name, meaning in _docstrings(struct).items():
+        for name, meaning in _meanings(struct).items():
             counts[name, meaning] += 1
             if not list(_structs_in([hints[name]])):
                 kinds.setdefault((name, meaning), _type_name(hints[name], {}))
@@ -100,7 +97,7 @@ def fields_list(
     explained by their name, by the record, among the shared ones, or by the class they link to.
     """
     hints = get_type_hints(struct, include_extras=True)
-    texts = _docstrings(struct)
+    texts = _meanings(struct)
     config = struct.__struct_config__
     defaults = struct.__struct_fields__[
         len(struct.__struct_fields__) - len(struct.__struct_defaults__) :
@@ -121,7 +118,7 @@ def fields_list(
         nested = [held for held in linked if held not in anchors]
         meaning = texts.get(name) or _description(hints[name])
         assert meaning or linked or name in OF_A_RECORD, (
-            f"{struct.__name__}.{name} is not documented: add a docstring below the field"
+            f"{struct.__name__}.{name} is not documented: add a comment above the field, with `#:`"
         )
         meaning = meaning or "".join(map(description, nested))
         usual, text = shared.get(name, ("", ""))
@@ -223,18 +220,17 @@ def description(struct: Struct) -> str:
     return " ".join((inspect.getdoc(struct) or "").split())
 
 
-def _docstrings(struct: Struct) -> dict[str, str]:
-    """The docstrings of fields, inherited ones too, from the source: Python does not keep them."""
-    inherited = {} if struct.__base__ is msgspec.Struct else _docstrings(struct.__base__)
-    body = ast.parse(textwrap.dedent(inspect.getsource(struct))).body[0].body
-    return inherited | {
-        field.target.id: text.value.value
-        for field, text in pairwise(body)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(text, ast.Expr)
-        and isinstance(text.value, ast.Constant)
-        and isinstance(text.value.value, str)
-    }
+def _meanings(struct: Struct) -> dict[str, str]:
+    """The comments above fields that begin with `#:`, inherited ones too, by field."""
+    meanings = {} if struct.__base__ is msgspec.Struct else _meanings(struct.__base__)
+    comment: list[str] = []
+    for line in map(str.strip, inspect.getsource(struct).splitlines()):
+        if line.startswith("#:"):
+            comment.append(line.removeprefix("#:").strip())
+        elif comment:
+            meanings[line.partition(":")[0]] = " ".join(comment)
+            comment = []
+    return meanings
 
 
 def _description(hint: Any) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 import fastrec
 from fastrec.commands.import_logs import Import, import_logs
-from fastrec.harnesses.convert import Converter, LineMaker
+from fastrec.harnesses.convert import Converter, line_maker
 from fastrec.harnesses.log import Sample
 from fastrec.harnesses.metadata import own_names
 from fastrec.harnesses.recognise import role_in
@@ -27,7 +27,7 @@ def lines_of(converter: Converter, sample: Sample) -> list[tuple[str, bytes]]:
     if bundle is None:
         return []
     names = list(converter.result.metrics)
-    lines = b"".join(LineMaker(converter.result.head, names, {}).lines(bundle)).split(b"\n")
+    lines = b"".join(line_maker(converter.result.head, names, {})(bundle)).split(b"\n")
     return [(names[score.metric], line) for score, line in zip(bundle.scores, lines, strict=False)]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from fastrec.harnesses.convert import NO_METRIC, Converter, LineMaker, read_bundles, write_bundles
+from fastrec.harnesses.convert import NO_METRIC, Converter, line_maker, read_bundles, write_bundles
 from fastrec.harnesses.log import RunInfo, Sample, Score
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import (
@@ -73,8 +73,8 @@ samples = st.builds(
     ),
     interaction_type=st.sampled_from(["single_turn", "multi_turn", "agentic"]),
     answers=answers,
-    num_turns=st.none() | st.integers(1, 9),
-    tool_calls=st.none() | st.integers(0, 9),
+    num_turns=st.just(UNSET) | st.integers(1, 9),
+    tool_calls=st.just(UNSET) | st.integers(0, 9),
     token_usage=st.none()
     | st.builds(
         TokenUsage, input_tokens=st.just(1), output_tokens=st.just(2), total_tokens=st.just(3)
@@ -113,8 +113,8 @@ def expected(sample: Sample, score: Score, graded: frozenset[str]) -> bytes:
         evaluation=Evaluation(
             score=value,
             is_correct=value == 1 and not error and score.metric != "lower",
-            num_turns=_set(sample.num_turns),
-            tool_calls_count=_set(sample.tool_calls),
+            num_turns=sample.num_turns,
+            tool_calls_count=sample.tool_calls,
         ),
         token_usage=_set(sample.token_usage),
         performance=_set(sample.performance),
@@ -147,14 +147,12 @@ def test_lines_are_encoded_records(some, graded):
     converter = Converter("promptfoo", RUN)
     bundles = [converter.bundle(sample) for sample in some]
     data = b"".join(write_bundles([bundle]) for bundle in bundles if bundle)
-    maker = LineMaker(
+    lines_in = line_maker(
         converter.result.head,
         list(converter.result.metrics),
         {name: {"graded": "true"} for name in graded},
     )
-    text = b"".join(
-        part for bundle in read_bundles(ShortReader(data)) for part in maker.lines(bundle)
-    )
+    text = b"".join(part for bundle in read_bundles(ShortReader(data)) for part in lines_in(bundle))
     unscored = [Score(metric="", value=None, problem="the log has no score for this sample")]
     assert text.splitlines(keepends=True) == [
         expected(sample, score, graded) + b"\n"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gzip
+from math import inf
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import open_plain
+from fastrec.harnesses.values import decoder
 from fastrec.storage.base import read_at
 
 
@@ -40,3 +44,26 @@ def test_compressed_documents_are_read_by_byte_ranges(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"0" * 5000)[:-9])
     with pytest.raises(LogError):
         open_plain(str(path))
+
+
+class Timed(msgspec.Struct):
+    seconds: float
+    rest: msgspec.Raw
+    other: Any = None
+
+
+@pytest.mark.parametrize("rest", [b'{"a": NaN}', b"[NaN]", b'["\\ud800"]'])
+def test_numbers_beyond_json_are_numbers_where_a_field_is_one(rest: bytes) -> None:
+    """Elsewhere they are texts, whatever the decoder has to do to read the others."""
+    found = decoder(Timed)(b'{"seconds": Infinity, "other": -Infinity, "rest": %b}' % rest)
+    assert found.seconds == inf
+    assert found.other == "-Infinity"
+    assert msgspec.json.decode(found.rest) in ({"a": "NaN"}, ["NaN"], ["\ufffd"])
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"seconds": "1", "rest": 0}', b'{"seconds": NaN, "rest":', b"7"]
+)
+def test_what_is_not_of_a_type_is_refused(text: bytes) -> None:
+    with pytest.raises(ValueError, match=r"Expected|malformed"):
+        decoder(Timed)(text)

@@ -131,7 +131,7 @@ def test_inspect(tmp_path: Path) -> None:
 def test_inspect_with_values_that_only_python_reads(tmp_path: Path) -> None:
     one = scored(float("nan"), metadata={"bound": [float("inf")]}, store={"x": float("nan")})
     found = imported(write_json(tmp_path / "log.json", one))
-    assert found.records[0]["metadata"]["bound"] == "[Infinity]"
+    assert found.records[0]["metadata"]["bound"] == '["Infinity"]'
     assert ("store", NO_PLACE) in found.converter.result.fields_left_out
 
 

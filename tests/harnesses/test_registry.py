@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fastrec.cli.normalize import import_logs as command
+from fastrec.cli.import_logs import import_logs as command
 from fastrec.harnesses.registry import HARNESSES, harness_named
 
 ROOT = Path(__file__).parents[2]

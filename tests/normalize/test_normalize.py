@@ -202,7 +202,7 @@ def test_compression_does_not_change_the_text(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"jobs": 0}, "jobs must be at least 1"),
+        ({"jobs": 0}, "at least one job"),
         ({"hash_algorithm": "md5"}, "hash_algorithm must be one of sha256, xxh3_128"),
         ({"sample_hash": "keep"}, "sample_hash must be one of"),
         ({"conflicts": "last"}, "conflicts must be one of"),

@@ -15,6 +15,7 @@ import zstandard
 
 from fastrec.cli import normalize as command
 from fastrec.cli.normalize import normalize
+from fastrec.cli.options import parameter
 from fastrec.filters import FilterArguments, Filters
 from fastrec.limits import Limits, use_limits
 from fastrec.normalize import options
@@ -191,7 +192,11 @@ def test_an_integer_is_one_on_the_command_line(
 ) -> None:
     """Whatever its default."""
     monkeypatch.setitem(DEFAULTS, "level", default)
-    [level] = [param for param in command._list_options() if param.name == "level"]
+
+    @parameter(*command._usage_and_settings("level", OPTIONS["level"]))
+    def function() -> None: ...
+
+    [level] = function.__click_params__  # type: ignore[attr-defined]
     assert level.type is click.INT
 
 

@@ -74,8 +74,8 @@ def test_rules_apply_to_their_interaction_types_only() -> None:
         count: int
 
     rules = [
-        Rule("rule.a", ("a",), "count", "", "record.count > 1"),
-        Rule("rule.b", ("b", "c"), "count", "", "False"),
+        Rule(("a",), "rule.a", "count", "", "record.count > 1"),
+        Rule(("b", "c"), "rule.b", "count", "", "False"),
     ]
     follows_rules = compile_follows_rules(rules)
     cases = {("a", 2): True, ("a", 1): False, ("b", 2): False, ("c", 2): False, ("d", 0): True}

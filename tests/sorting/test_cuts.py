@@ -103,7 +103,7 @@ def test_borders_are_read_as_written(tmp_path: Path, count: int) -> None:
     """A file of borders has all of them in order."""
     borders = [(b"e\0%06d\0" % number, number) for number in range(count)]
     path = str(tmp_path / "borders")
-    file = write_borders(path, iter(borders))
+    file = write_borders(path, borders)
     assert (file.path, file.size) == (path, Path(path).stat().st_size)
     assert list(read_borders(path)) == borders
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrec.normalize.plan import merge_runs
-from fastrec.sorting.files import BlockReader, read_blocks
+from fastrec.sorting.files import blocks_between, read_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather, slice_merged, whole_run
 from fastrec.sorting.runs import Run, index_of
 from fastrec.storage.local import LOCAL
@@ -105,11 +105,7 @@ def test_an_index_is_read_in_pieces_of_any_size(
     with tempfile.TemporaryDirectory() as folder:
         for run in spilled(folder, pile, block_rows):
             path = index_of(run.path)
-            size = run.index_bytes
-            reader = BlockReader(path, 0, size, least)
-            blocks = []
-            while not reader.at_end:
-                blocks += reader.read()
+            blocks = list(blocks_between(path, 0, run.index_bytes, least))
             assert blocks == list(read_blocks(path))
 
 

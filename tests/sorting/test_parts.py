@@ -9,6 +9,7 @@ import os
 import tempfile
 import tracemalloc
 from collections import Counter
+from collections.abc import Iterable
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,6 @@ from fastrec.sorting.gather import (
     Window,
     gather,
     gather_keys,
-    part_slice,
     slice_run,
     whole_run,
 )
@@ -108,6 +108,14 @@ class Corpus:
                 )
         assert index.data_offset == len(text)
         self.part = part_slice(path, len(text), f"{path}-index", index.size)
+
+
+def part_slice(
+    path: str, text_bytes: int, index: str, index_bytes: int, removed: Iterable[int] = ()
+) -> RunSlice:
+    """A part without the records that come from removed pieces alone."""
+    pieces = tuple(sorted(removed))
+    return RunSlice(path, 0, index_bytes, 0, text_bytes, index, is_part=True, removed=pieces)
 
 
 def without_pieces(part: RunSlice, removed: frozenset[int]) -> RunSlice:

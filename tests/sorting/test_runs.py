@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from xxhash import xxh3_128
 
 from fastrec.errors import DamagedFileError
-from fastrec.sorting.files import BlockReader, ViewsWriter, read_blocks, write_blocks
+from fastrec.sorting.files import ViewsWriter, blocks_between, read_blocks, write_blocks
 from fastrec.sorting.gather import Window, gather, slice_run
 from fastrec.sorting.runs import Origins, Run, spill
 from fastrec.storage import fingerprint
@@ -217,7 +217,7 @@ def test_buffers_are_written_in_their_order(tmp_path: Path) -> None:
     """The file, its size and its hash are those of all buffers together."""
     texts = [b"%d," % number for number in range(3_000)]
     with ViewsWriter(str(tmp_path / "file")) as file:
-        file.write([memoryview(text) for text in texts])
+        file.append([memoryview(text) for text in texts])
     assert (tmp_path / "file").read_bytes() == b"".join(texts)
     assert (file.size, file.hash()) == (len(b"".join(texts)), xxh3_128(b"".join(texts)).hexdigest())
 
@@ -271,11 +271,7 @@ def test_reads_may_end_anywhere(compressed: bool, tmp_path: Path) -> None:
     blocks = [[number] * number for number in range(12)]
     size, _ = write_blocks(path, blocks, compressed=compressed)
     for stretch in range(1, size):
-        reader = BlockReader(path, 0, size, stretch)
-        found = list[Any]()
-        while not reader.at_end:
-            found += reader.read()
-        assert found == blocks, stretch
+        assert list(blocks_between(path, 0, size, stretch)) == blocks, stretch
 
 
 @pytest.mark.parametrize("length", [1, 3, 4, 5, 9, 12])
@@ -291,11 +287,7 @@ def test_a_file_that_ends_inside_a_block_is_an_error(length: int, tmp_path: Path
 
 def read_all_blocks(path: str, size: int) -> list[Any]:
     """The blocks of a file that should have this size."""
-    reader = BlockReader(path, 0, size, 1 << 16)
-    blocks = list[Any]()
-    while not reader.at_end:
-        blocks += reader.read()
-    return blocks
+    return list(blocks_between(path, 0, size, 1 << 16))
 
 
 @pytest.mark.parametrize("compressed", [False, True])

@@ -46,44 +46,44 @@ from fastrec.storage import is_private
 class PairCheck(Framed, kw_only=True):
     """The result of checking aggregates and their samples files."""
 
+    #: Number of aggregates.
     aggregates: int = 0
-    """Number of aggregates."""
+    #: Samples files.
     samples: int = 0
-    """Samples files."""
+    #: Aggregates that were compared with a samples file.
     pairs: int = 0
-    """Aggregates that were compared with a samples file."""
+    #: Rows in samples files, without blank lines.
     rows: int = 0
-    """Rows in samples files, without blank lines."""
+    #: Rows that are not valid records.
     invalid: int = 0
-    """Rows that are not valid records."""
+    #: Results of the aggregates of these pairs.
     results: int = 0
-    """Results of the aggregates of these pairs."""
+    #: Results whose score is the mean of the rows, within rounding.
     reproduced: int = 0
-    """Results whose score is the mean of the rows, within rounding."""
+    #: Other results that were compared.
     different: int = 0
-    """Other results that were compared."""
+    #: By the reason: `no rows`, `not a mean`, `invalid rows` or `too large`.
     not_compared: dict[str, int] = {}
-    """By the reason: `no rows`, `not a mean`, `invalid rows` or `too large`."""
+    #: Pairs whose aggregate states no checksum: damage to the samples file is not noticed.
     without_checksum: int = 0
-    """Pairs whose aggregate states no checksum: damage to the samples file is not noticed."""
+    #: Pairs whose aggregate states no number of rows.
     without_total_rows: int = 0
-    """Pairs whose aggregate states no number of rows."""
+    #: JSON and JSONL files that are neither aggregates nor samples files.
     ignored: int = 0
-    """JSON and JSONL files that are neither aggregates nor samples files."""
+    #: Size of the decompressed text.
     text_bytes: int = 0
-    """Size of the decompressed text."""
+    #: How long it took.
     seconds: float = 0.0
-    """How long it took."""
+    #: Number of findings by code.
     codes: dict[str, int] = {}
-    """Number of findings by code."""
+    #: Findings.
     errors: int = 0
-    """Findings."""
+    #: Findings.
     warnings: int = 0
-    """Findings."""
+    #: By code and path: at most 1,000, errors first, then the most frequent.
     groups: list[FindingGroup] = []
-    """By code and path: at most 1,000, errors first, then the most frequent."""
+    #: Files that could not be read completely, and why.
     bad_files: list[str] = []
-    """Files that could not be read completely, and why."""
 
     def _rows(self) -> list[dict[str, Any]]:
         """A row for each group of findings. `rows` is a number."""

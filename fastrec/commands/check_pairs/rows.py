@@ -288,10 +288,11 @@ def _chosen_samples(pair: Pair) -> Shard:
 
 
 def check_task(task: CheckTask) -> list[CheckedPiece]:
-    read = lru_cache(maxsize=1)(_read_aggregate)  # the pieces of a pair follow each other
-    return [_check_piece(piece, read) for piece in task.pieces]
+    _read_aggregate.cache_clear()  # the files may have changed since the last task
+    return list(map(_check_piece, task.pieces))
 
 
+@lru_cache(maxsize=1)  # the pieces of a pair follow each other
 def _read_aggregate(path: str) -> tuple[Aggregate | NotAggregate, list[Finding]]:
     storage = storage_of(path)
     size = storage.size_of(path)
@@ -301,14 +302,12 @@ def _read_aggregate(path: str) -> tuple[Aggregate | NotAggregate, list[Finding]]
     return judge_aggregate(storage.read_all(path))
 
 
-def _check_piece(
-    piece: Piece, read: Callable[[str], tuple[Aggregate | NotAggregate, list[Finding]]]
-) -> CheckedPiece:
+def _check_piece(piece: Piece) -> CheckedPiece:
     checked = CheckedPiece()
     pair = piece.pair
     try:
         if pair.aggregate:
-            aggregate, findings = read(pair.aggregate)
+            aggregate, findings = _read_aggregate(pair.aggregate)
             if isinstance(aggregate, Aggregate):
                 checked.aggregate = aggregate
             else:

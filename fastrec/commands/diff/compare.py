@@ -2,8 +2,9 @@
 
 1. Number the models, questions and groups of the records. A *group* has records that agree in all
    fields to compare by. A group that only one corpus has is added or removed.
-2. Pair the other records: first those with equal fingerprints, then those of the same run, then two
-   that are left of their group. All others are repeats.
+2. Pair the other records: two that are alone in their group, one of each corpus. In groups with
+   more records, first those with equal fingerprints, then those of the same run, then two that are
+   left of their group. All others are repeats.
 3. Compare the mean of each question in OLD and in NEW. A record counts as 1 if its answer is right,
    else as 0; with a graded metric, it counts with its score. A question may have several records of
    a model, its repeats. Their mean counts, so every question has the same weight. A record with an
@@ -30,6 +31,7 @@ import numpy as np
 
 from fastrec.answers.codes import (
     Array,
+    CodedColumn,
     Distinct,
     Values,
     by_code,
@@ -69,15 +71,8 @@ class Records:
         self._numbers = numbers
         self._old_rows, new_rows = map(len, numbers)
         self.is_new = np.repeat([False, True], [self._old_rows, new_rows])
-        self._values: dict[str, list[Any]] = {}
-        self.codes: dict[str, Array] = {}
-        for field, column in KEY_COLUMNS.items():
-            values = Values()
-            of_corpora = [side.codes(column, own) for side, own in self._sides()]
-            self.codes[field] = np.concatenate(
-                [values.add(known)[codes] for codes, known in of_corpora]
-            )
-            self._values[field] = list(values)
+        self.sides = slice(0, self._old_rows), slice(self._old_rows, None)  # rows of OLD and NEW
+        self._columns: dict[str, CodedColumn] = {}
         self.error = self._gather("error") > 0
         self.is_right = (self._gather("correct") > 0) & ~self.error
         self.score = self._gather("score")
@@ -97,6 +92,15 @@ class Records:
     def _gather(self, column: str) -> Array:
         return np.concatenate([side.gather(column, own) for side, own in self._sides()])
 
+    def column(self, field: str) -> CodedColumn:
+        """A field of the sort key."""
+        if field not in self._columns:
+            values = Values()
+            sides = [side.codes(KEY_COLUMNS[field], own) for side, own in self._sides()]
+            codes = np.concatenate([values.add(known)[codes] for codes, known in sides])
+            self._columns[field] = CodedColumn(codes, list(values))
+        return self._columns[field]
+
     def clusters(self, rows: Array) -> Array:
         """The clusters of the questions of some records of OLD; 0 if questions have none."""
         clusters = self._corpora[0].clusters
@@ -104,18 +108,26 @@ class Records:
 
     def number(self, *fields: str) -> Distinct:
         """Number the distinct values of some fields from 0 on."""
-        return distinct_of(*(self.codes[field] for field in fields))
+        return distinct_of(*(self.column(field).codes for field in fields))
+
+    def numbered_lines(self, rows: Array) -> Array:
+        """Number the distinct lines of some records."""
+        return np.unique(self.fingerprint[rows], return_inverse=True)[1]
+
+    def numbered_keys(self, rows: Array) -> Array:
+        """Number the distinct sort keys of some records, without their metrics."""
+        return self.number(*FIELDS).place[rows]
 
     def names(self, rows: Array, fields: Sequence[str]) -> list[Any]:
         """The values of some fields in some records."""
-        columns = (
-            [self._values[field][code] for code in self.codes[field][rows].tolist()]
-            for field in fields
-        )
+        columns = [
+            [values[code] for code in codes[rows].tolist()]
+            for codes, values in map(self.column, fields)
+        ]
         return list(zip(*columns, strict=True))
 
     def name(self, row: int) -> RecordName:
-        key = {field: values[self.codes[field][row]] for field, values in self._values.items()}
+        key = {field: self.column(field).value(row) for field in KEY_COLUMNS}
         key["sample_id"] = json_safe(key["sample_id"])
         return RecordName(metric=key.pop(METRIC), **key)
 
@@ -173,26 +185,33 @@ class Comparison:
         models = records.number(*_MODEL)
         self._model = models.place
         self._models: list[ModelName] = records.names(models.first, _MODEL)
-        self._question = records.number(METRIC, *rules.question).place
+        self._counts = [changes.numbers[name] for name in self._models]
+        self._question = self._refined(self._model, rules.question)
         if rules.split and "sample_id" not in rules.question:
             hashes = records.number(*_HASH)
             names = records.names(hashes.first, _HASH)
             is_split = np.array([name in rules.split for name in names])[hashes.place]
-            sample_id = np.where(is_split, records.codes["sample_id"] + 1, 0)
+            sample_id = np.where(is_split, records.column("sample_id").codes + 1, 0)
             self._question = _numbered(self._question, sample_id)
-        self._group = _numbered(self._question, records.number(*rules.by).place)
-        in_both = np.all(_by_side(self._group, records.is_new), axis=1)
+        more = [field for field in rules.by if field not in rules.question]
+        self._group = self._refined(self._question, more)
+        in_both = np.all(_by_side(self._group, records.is_new), axis=0)
         self._compared: Array = in_both[self._group]
-        old = np.flatnonzero(self._compared & ~records.is_new)
+        old = np.flatnonzero(self._compared[records.sides[0]])
         # Of each question, if it can be compared.
         self._cluster = records.clusters(_first(self._question, old))
         self._changed, unequal = self._match()
         self._compare_questions(unequal)
 
+    def _refined(self, codes: Array, fields: Sequence[str]) -> Array:
+        """Number the distinct combinations of codes of models and of the values of some fields."""
+        others = [self._records.column(field).codes for field in fields if field not in _MODEL]
+        return _numbered(*others, codes)
+
     def _count(self, name: str, models: Array) -> None:
         """Count records or questions, given the codes of their models."""
-        for model, number in enumerate(np.bincount(models).tolist()):
-            self._changes.numbers[self._models[model]][name] += number
+        for counts, number in zip(self._counts, np.bincount(models).tolist(), strict=False):
+            counts[name] += number
 
     def _list(self, kind: str, rows: Array) -> None:
         first = rows[: self._changes.room(kind)].tolist()
@@ -209,16 +228,19 @@ class Comparison:
             rows = np.flatnonzero(side & ~self._compared)
             self._count(kind, self._model[rows])
             self._list(kind, rows)
-        identity = _numbered(self._group, records.number(*FIELDS).place)
-        _, fingerprint = np.unique(records.fingerprint, return_inverse=True)
         left = self._compared.copy()
         found = []
-        for ids in (_numbered(identity, fingerprint), identity, self._group):
+        for number in (None, records.numbered_lines, records.numbered_keys, None):
             rows = np.flatnonzero(left)
-            pairs = rows[_pairs(ids[rows], is_new[rows])]
+            if not len(rows):
+                break
+            ids = self._group[rows]
+            if number:
+                ids = _numbered(ids, number(rows))
+            pairs = rows[_pairs(ids, is_new[rows])]
             left[pairs] = False
             found.append(pairs)
-        pairs = np.concatenate(found)
+        pairs = np.concatenate([np.empty((0, 2), dtype=np.int64), *found])
         self._count("unchanged", self._model[pairs[:, 1]])
         self._count("repeats_old", self._model[left & ~is_new])
         self._count("repeats_new", self._model[left & is_new])
@@ -248,28 +270,36 @@ class Comparison:
         is_answer = ~records.error | self._rules.errors_as_wrong
         counted = self._compared & is_answer
         answers = _by_side(question, is_new, counted).astype(np.int64)
-        means = _by_side(question, is_new, np.where(counted, value, 0)) / np.maximum(answers, 1)
-        both = np.all(answers, axis=1)
+        both = np.all(answers, axis=0)
         self._count("questions", model_of[both])
         compared = np.flatnonzero(both)
         first, _ = distinct_of(model_of[compared], self._cluster[compared])
         for number in compared[first].tolist():
             self._changes.clusters[self._models[model_of[number]]][int(self._cluster[number])] += 0
-        for side, name in enumerate(("old", "new")):
-            is_side = is_new == side
-            self._count(f"{name}_records", self._model[is_side])
-            self._count(f"{name}_questions", model_of[is_there(question[is_side], len(both))])
-            answered = is_there(question[is_side & is_answer], len(both))
-            self._count(f"{name}_answered", model_of[answered])
-            rows = np.flatnonzero(counted & both[question] & (is_side))
-            self._add_means(f"{name}_means", rows, answers[question[rows], side], value[rows])
-        may_differ = both & np.any(_by_side(question, is_new, unequal & counted), axis=1)
+        may_differ = both & is_there(question[unequal & counted], len(both))
+        for side, name in zip(records.sides, ("old", "new"), strict=True):
+            self._count(f"{name}_records", self._model[side])
+            self._count(f"{name}_questions", model_of[is_there(question[side], len(both))])
+            answered = question[side][is_answer[side]]
+            self._count(f"{name}_answered", model_of[is_there(answered, len(both))])
+        differs = np.flatnonzero(counted & may_differ[question])
+        old, new = (differs[is_new[differs] == side] for side in (0, 1))
+        same = np.flatnonzero((counted & (both & ~may_differ)[question])[records.sides[0]])
+        for names, rows, number in (
+            (("old_means", "new_means"), same, answers[0]),
+            (("old_means",), old, answers[0]),
+            (("new_means",), new, answers[1]),
+        ):
+            self._add_means(names, rows, number[question[rows]], value[rows])
         if not records.exact_scores:
-            repeated = answers.sum(axis=1) > 2
-            may_differ &= repeated | (means[:, 0] != means[:, 1])
-        self._find_flips(np.flatnonzero(counted & may_differ[question]), value, is_scored)
+            sums = _by_side(question[differs], is_new[differs], value[differs], len(both))
+            means = sums / np.maximum(answers, 1)
+            may_differ &= (answers.sum(axis=0) > 2) | (means[0] != means[1])
+            differs = differs[may_differ[question[differs]]]
+        if len(differs):
+            self._find_flips(differs, value, is_scored)
 
-    def _add_means(self, name: str, rows: Array, answers: Array, values: Array) -> None:
+    def _add_means(self, names: Sequence[str], rows: Array, answers: Array, values: Array) -> None:
         """Add up the means of questions, given their records.
 
         `answers` has how many answers the question of each record has.
@@ -279,16 +309,18 @@ class Comparison:
         models = self._model[rows]
         first, place = distinct_of(models, answers)
         for piece, numbers in by_code(place, values):
-            model = self._models[models[first[piece]]]
+            counts = self._counts[models[first[piece]]]
             mean = _sum(numbers) / int(answers[first[piece]])
-            self._changes.numbers[model][name] += mean
+            for name in names:
+                counts[name] += mean
 
     def _find_flips(self, rows: Array, value: Array, is_scored: Array) -> None:
         """Compare the means of questions exactly, given the rows of their answers."""
         records = self._records
         changes = self._changes
         # Of each question, the first group that was compared is shown, by its first record in NEW.
-        old, new = (np.flatnonzero(self._compared & (records.is_new == side)) for side in (0, 1))
+        compared = np.flatnonzero(self._compared)
+        old, new = (compared[records.is_new[compared] == side] for side in (0, 1))
         first_groups = self._group[_first(self._question, old)]
         shown_rows = _first(self._group, new)[first_groups]
         exact = {row: score for row, score in records.exact_scores.items() if is_scored[row]}
@@ -368,9 +400,12 @@ def _first(ids: Array, rows: Array) -> Array:
     return first
 
 
-def _by_side(ids: Array, is_new: Array, weights: Array | None = None) -> Array:
-    """Count or add up by id: a column for OLD, and one for NEW."""
-    return np.bincount(2 * ids + is_new, weights, 2 * _size(ids)).reshape(-1, 2)
+def _by_side(
+    ids: Array, is_new: Array, weights: Array | None = None, size: int | None = None
+) -> Array:
+    """Count or add up by id: a row for OLD, and one for NEW."""
+    size = _size(ids) if size is None else size
+    return np.bincount(ids + size * is_new, weights, 2 * size).reshape(2, size)
 
 
 def _pairs(ids: Array, is_new: Array) -> Array:
@@ -378,7 +413,7 @@ def _pairs(ids: Array, is_new: Array) -> Array:
 
     Those of OLD come first.
     """
-    is_pair = (_by_side(ids, is_new) == 1).all(axis=1)
+    is_pair = (_by_side(ids, is_new) == 1).all(axis=0)
     places = np.flatnonzero(is_pair[ids])
     return places[np.argsort(ids[places], kind="stable")].reshape(-1, 2)
 

@@ -21,32 +21,32 @@ Status = Literal["compared", "incomplete", "missing", "new", "unanswered"]
 class Side(msgspec.Struct, kw_only=True):
     """One of the two corpora."""
 
+    #: Its path, as given.
     corpus: str
-    """Its path, as given."""
+    #: Number of records.
     records: int
-    """Number of records."""
+    #: From its manifest: identifies the content.
     text_xxh3_128: str
-    """From its manifest: identifies the content."""
 
 
 class Counts(Sums, kw_only=True):
     """A pair is two matched records, one of each corpus, and counts once."""
 
+    #: Pairs that agree in all fields but `evaluation_id`.
     unchanged: int = 0
-    """Pairs that agree in all fields but `evaluation_id`."""
+    #: Other pairs.
     changed: int = 0
-    """Other pairs."""
+    #: Those with another verdict, of which only NEW has the label in `metadata`.
     relabelled: int = 0
-    """Those with another verdict, of which only NEW has the label in `metadata`."""
+    #: Records of NEW without a counterpart in OLD.
     added: int = 0
-    """Records of NEW without a counterpart in OLD."""
+    #: Records of OLD without a counterpart in NEW.
     removed: int = 0
-    """Records of OLD without a counterpart in NEW."""
+    #: Records of OLD with counterparts in NEW, but none of their own, compared by the mean of the
+    #: question.
     repeats_old: int = 0
-    """Records of OLD with counterparts in NEW, but none of their own, compared by the mean of the
-    question."""
+    #: The same of NEW.
     repeats_new: int = 0
-    """The same of NEW."""
 
 
 class Loss(msgspec.Struct, kw_only=True):
@@ -54,8 +54,8 @@ class Loss(msgspec.Struct, kw_only=True):
 
     sample_id: int | str
     sample_hash: str
+    #: As in `losses`.
     cause: str
-    """As in `losses`."""
 
 
 class RecordName(ModelNames, kw_only=True):
@@ -64,8 +64,8 @@ class RecordName(ModelNames, kw_only=True):
     sample_id: int | str
     sample_hash: str
     evaluation_id: str
+    #: Of a changed record: the fields that differ. The names are those of NEW.
     fields: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """Of a changed record: the fields that differ. The names are those of NEW."""
 
 
 class Flip(msgspec.Struct, kw_only=True):
@@ -76,10 +76,10 @@ class Flip(msgspec.Struct, kw_only=True):
 
     sample_id: int | str
     sample_hash: str
+    #: The mean in OLD.
     old: float
-    """The mean in OLD."""
+    #: The mean in NEW.
     new: float
-    """The mean in NEW."""
 
 
 class ModelDifference(ModelNames, kw_only=True):
@@ -92,164 +92,163 @@ class ModelDifference(ModelNames, kw_only=True):
     or the mean of their scores.
     """
 
+    #: Whether OLD or NEW has scores other than 0 and 1.
     graded: bool
-    """Whether OLD or NEW has scores other than 0 and 1."""
+    #: What is compared: the score of a graded metric without `--accuracy`, else the accuracy.
     measure: Literal["accuracy", "score"]
-    """What is compared: the score of a graded metric without `--accuracy`, else the accuracy."""
+    #: Whether scores are compared, and the mean of a model is below 0 or above 1.
     other_scale: bool
-    """Whether scores are compared, and the mean of a model is below 0 or above 1."""
+    #: Whether a lower score is better; false if accuracies are compared.
     lower_is_better: bool
-    """Whether a lower score is better; false if accuracies are compared."""
+    #: As docs/gates.md#diff says; `new`: OLD has no record of it; `unanswered`: OLD has no answer.
     status: Status
-    """As docs/gates.md#diff says; `new`: OLD has no record of it; `unanswered`: OLD has no answer.
-    """
+    #: Its records in OLD.
     old_records: int
-    """Its records in OLD."""
+    #: Its records in NEW.
     new_records: int
-    """Its records in NEW."""
+    #: Records with an error in OLD.
     old_errors: int
-    """Records with an error in OLD."""
+    #: The same in NEW.
     new_errors: int
-    """The same in NEW."""
+    #: Questions with records in OLD.
     old_questions: int
-    """Questions with records in OLD."""
+    #: The same in NEW.
     new_questions: int
-    """The same in NEW."""
+    #: Questions answered in OLD.
     old_answered: int
-    """Questions answered in OLD."""
+    #: Compared questions.
     questions: int
-    """Compared questions."""
+    #: Mean over the compared questions in OLD, unless scores are compared.
     old_accuracy: float | None = None
-    """Mean over the compared questions in OLD, unless scores are compared."""
+    #: The same in NEW.
     new_accuracy: float | None = None
-    """The same in NEW."""
+    #: The mean score in OLD; null as `mean_score`, or if accuracies are compared.
     old_score: float | None = None
-    """The mean score in OLD; null as `mean_score`, or if accuracies are compared."""
+    #: The same in NEW.
     new_score: float | None = None
-    """The same in NEW."""
+    #: How much better NEW is, in points (docs/using-a-corpus.md#comparing-two-corpora). Computed
+    #: exactly and rounded once.
     points: float | None = None
-    """How much better NEW is, in points (docs/using-a-corpus.md#comparing-two-corpora). Computed
-    exactly and rounded once."""
+    #: Questions whose mean fell, or rose if a lower score is better.
     worse: int
-    """Questions whose mean fell, or rose if a lower score is better."""
+    #: The others that changed.
     better: int
-    """The others that changed."""
+    #: Clusters of the compared questions; without `--cluster`, each question is a cluster.
     clusters: int
-    """Clusters of the compared questions; without `--cluster`, each question is a cluster."""
+    #: The test that gave `p` (docs/leaderboard.md#the-test-of-two-models); null if no question was
+    #: compared.
     test: Test | None = None
-    """The test that gave `p` (docs/leaderboard.md#the-test-of-two-models); null if no question was
-    compared."""
+    #: The p-value: how likely chance alone makes so large a difference.
     p: float | None = None
-    """The p-value: how likely chance alone makes so large a difference."""
+    #: As in `compare`, in points.
     detectable: float | None = None
-    """As in `compare`, in points."""
+    #: Questions that it takes to find the observed difference in 80 % of all cases.
     questions_needed: int | None = None
-    """Questions that it takes to find the observed difference in 80 % of all cases."""
+    #: The p-value adjusted for many tests (docs/leaderboard.md#many-tests).
     p_adjusted: float | None = None
-    """The p-value adjusted for many tests (docs/leaderboard.md#many-tests)."""
+    #: Whether it fell by more than `--fail-on`, if given, with `p_adjusted` (or `p`, by
+    #: `--p-adjust`) below `--p`.
     regressed: bool = False
-    """Whether it fell by more than `--fail-on`, if given, with `p_adjusted` (or `p`, by
-    `--p-adjust`) below `--p`."""
     counts: Counts
+    #: Answers that were right in OLD and are not in NEW, by the first
+    #: [cause](docs/using-a-corpus.md#comparing-two-corpora) of `error`, `same_output`, `cut_short`,
+    #: `no_value`, `other_value` and `other_output`.
     losses: dict[str, int]
-    """Answers that were right in OLD and are not in NEW, by the first
-    [cause](docs/using-a-corpus.md#comparing-two-corpora) of `error`, `same_output`,
-    `cut_short`, `no_value`, `other_value` and `other_output`."""
+    #: The first of these, at most `--examples`.
     lost: list[Loss]
-    """The first of these, at most `--examples`."""
+    #: The first questions that changed, worse before better, at most `--examples` of each.
     flips: list[Flip]
-    """The first questions that changed, worse before better, at most `--examples` of each."""
 
 
 class Failure(ModelNames, kw_only=True):
     """Why the exit code is 1: one reason, for one model on one evaluation and metric."""
 
+    #: See docs/gates.md#diff.
     reason: Literal["regressed", "missing", "incomplete"]
-    """See docs/gates.md#diff."""
+    #: The reason as a sentence without the names.
     message: str
-    """The reason as a sentence without the names."""
 
 
 class ChangedField(msgspec.Struct, kw_only=True):
     """A field that differs in at least one pair."""
 
+    #: Such as `$.evaluation.score`; `[*]` stands for any item of an array.
     path: str
-    """Such as `$.evaluation.score`; `[*]` stands for any item of an array."""
+    #: Pairs in which it differs.
     records: int
-    """Pairs in which it differs."""
 
 
 class Examples(msgspec.Struct, kw_only=True):
     """The first records of each kind in sort order, at most `--examples` of each."""
 
+    #: Only in NEW.
     added: list[RecordName]
-    """Only in NEW."""
+    #: Only in OLD.
     removed: list[RecordName]
-    """Only in OLD."""
+    #: In both, but different, and not relabelled.
     changed: list[RecordName]
-    """In both, but different, and not relabelled."""
+    #: In both, with a verdict that a label changed.
     relabelled: list[RecordName]
-    """In both, with a verdict that a label changed."""
+    #: A record of OLD for each group of repeats.
     repeats: list[RecordName]
-    """A record of OLD for each group of repeats."""
 
 
 class Difference(Tabular, kw_only=True):
     """What changed between two corpora."""
 
+    #: Version of this document's format.
     format: int = 3
-    """Version of this document's format."""
+    #: The earlier corpus.
     old: Side
-    """The earlier corpus."""
+    #: The later corpus.
     new: Side
-    """The later corpus."""
+    #: The fields in which matched records agree.
     by: tuple[str, ...]
-    """The fields in which matched records agree."""
+    #: What identifies a question of a model: `sample_hash` or `sample_id`, whichever the corpora
+    #: are sorted by first, and the sort fields before it. Metrics are compared one by one.
     question: tuple[str, ...]
-    """What identifies a question of a model: `sample_hash` or `sample_id`, whichever the corpora
-    are sorted by first, and the sort fields before it. Metrics are compared one by one."""
+    #: `--errors-as-wrong`: whether a record with an error counts as a wrong answer, instead of as
+    #: none.
     errors_as_wrong: bool
-    """`--errors-as-wrong`: whether a record with an error counts as a wrong answer, instead of as
-    none."""
+    #: `--accuracy`: whether accuracies are compared for graded metrics, too.
     accuracy: bool
-    """`--accuracy`: whether accuracies are compared for graded metrics, too."""
+    #: `--cluster`: tests are over clusters of questions with the same value of this field in OLD;
+    #: null if they are over questions.
     cluster: str | None
-    """`--cluster`: tests are over clusters of questions with the same value of this field in OLD;
-    null if they are over questions."""
+    #: `--lower-is-better`: patterns of graded metrics whose lower scores are better.
     lower_is_better: tuple[str, ...]
-    """`--lower-is-better`: patterns of graded metrics whose lower scores are better."""
+    #: `--fail-on`: a model that lost more points, with a small enough p, regressed; null if not
+    #: given.
     fail_on: float | None
-    """`--fail-on`: a model that lost more points, with a small enough p, regressed; null if not
-    given."""
+    #: `--p`: the p-value below which a loss is significant.
     p: float
-    """`--p`: the p-value below which a loss is significant."""
+    #: `--p-adjust`: whether `--fail-on` uses `p_adjusted` (bh) or `p` (none).
     p_adjust: Literal["bh", "none"]
-    """`--p-adjust`: whether `--fail-on` uses `p_adjusted` (bh) or `p` (none)."""
+    #: `--min-compared`: the percentage of the questions that a model answered in OLD that must be
+    #: compared.
     min_compared: float
-    """`--min-compared`: the percentage of the questions that a model answered in OLD that must be
-    compared."""
+    #: `--allow-missing`: patterns of models that may be missing or incomplete.
     allow_missing: tuple[str, ...]
-    """`--allow-missing`: patterns of models that may be missing or incomplete."""
+    #: As options: only matching records were compared.
     filters: str = ""
-    """As options: only matching records were compared."""
+    #: Why the exit code is 1.
     failures: list[Failure]
-    """Why the exit code is 1."""
     counts: Counts
+    #: By evaluation, metric and model, on the questions that could be compared
+    #: (docs/gates.md#diff). The mean of a question is the share of right answers, or the mean
+    #: score.
     models: list[ModelDifference]
-    """By evaluation, metric and model, on the questions that could be compared
-    (docs/gates.md#diff). The mean of a question is the share of right answers, or the mean
-    score."""
+    #: Fields that differ, the most frequent first.
     fields: list[ChangedField]
-    """Fields that differ, the most frequent first."""
     examples: Examples
+    #: Notices for the user.
     notices: list[str]
-    """Notices for the user."""
+    #: Of both corpora, with skipped parts.
     text_bytes: int
-    """Of both corpora, with skipped parts."""
+    #: Parts that are the same in both, byte for byte, and were not read.
     parts_skipped: int
-    """Parts that are the same in both, byte for byte, and were not read."""
+    #: How long it took.
     seconds: float
-    """How long it took."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric and model."""

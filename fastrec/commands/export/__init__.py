@@ -16,7 +16,7 @@ import os
 import shutil
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -37,12 +37,13 @@ from fastrec.corpus.secrets import list_secrets, search_part
 from fastrec.engine import check_jobs
 from fastrec.errors import SecretsError, UsageError, check_choice, naming, need, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
+from fastrec.judge.findings import FindingGroups
 from fastrec.judge.secrets import secrets_in
 from fastrec.notebook import Framed
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
-from fastrec.schemas.view import REFUSALS
+from fastrec.schemas.view import REFUSALS, view_decoder
 from fastrec.storage import is_url
 from fastrec.storage.local import LOCAL
 
@@ -118,29 +119,15 @@ def export(
         ShardError: A part cannot be read completely. Nothing was published.
     """
     started = time.perf_counter()
-    check_choice("format", format, FORMATS)
-    if raw_cells and format == "parquet":
-        raise UsageError("raw cells are an option of csv and matrix: Parquet has all text as it is")
-    check_jobs(jobs)
-    if format == "parquet":
-        need("Parquet", "pyarrow")
-    if details is not None and format != "pairs":
-        raise UsageError("details are an option of pairs")
-    given = read_details(None if details is None else os.fspath(details))
     target = os.fspath(output)
-    if is_url(target):
-        raise UsageError(
-            f"tables must be written to a local directory, not to {shown(target)}: copy them there"
-        )
+    _check_options(format, target, raw_cells=raw_cells, has_details=details is not None)
+    check_jobs(jobs)
+    given = read_details(None if details is None else os.fspath(details))
     wanted = make_filters(**filters)
     reader = open_corpus(corpus)  # raises UsageError if it is not a corpus, before anything is done
-    manifest = reader.manifest
-    schema = CORPUS_LABELS[manifest.schema]
-    if format == "pairs" and schema is not NEWEST_SCHEMA:
-        raise UsageError(
-            f"pairs have records of {NEWEST_SCHEMA.name}: normalize with --schema "
-            f"{NEWEST_SCHEMA.name}"
-        )
+    newest = NEWEST_SCHEMA.name
+    if format == "pairs" and CORPUS_LABELS[reader.manifest.schema] is not NEWEST_SCHEMA:
+        raise UsageError(f"pairs have records of {newest}: normalize with --schema {newest}")
     check_output(target, [reader.path])
     kind = Kind("an export", _MARKER, _listed_files)
     with (
@@ -156,34 +143,27 @@ def export(
 
             selection = select(reader, wanted, jobs=jobs, progress=progress)
         tasks = list(_make_tasks(format, opened, reader, selection, raw_cells=raw_cells))
+        run = partial(run_on_parts, tasks=tasks, progress=progress)
         if format != "matrix" and not allow_secrets:
-            _check_secrets(tasks, given, jobs, progress)
+            _check_secrets(run(search_part, stage="check", jobs=jobs), given)
+        manifest = replace(reader.manifest, records=sum(task.records for task in tasks))
         skipped = " ".join(map(str.strip, skipped_lines(manifest.skipped)))
         notices = [skipped] if skipped else []
         notices += [f"only records that match {wanted}"] if wanted else []
-        run = partial(run_on_parts, tasks=tasks, stage="write", progress=progress)
         with naming(str(staging)):
             if selection and format == "matrix":
                 from fastrec.commands.export.matrix import write_matrix  # noqa: PLC0415 - as above
 
                 notices += write_matrix(selection, Path(opened.work), staging, raw_cells=raw_cells)
             elif format == "pairs":
-                each = run(lambda task: task, jobs=1)  # for the progress
+                each = run(lambda task: task, stage="write", jobs=1)  # for the progress
                 notices += write_pairs(each, staging, given)
             elif format == "csv":
-                with (staging / "records.csv").open("wb") as table:
-                    table.write(",".join(table_columns(schema)).encode() + b"\n")
-                    for path in run(write_table, jobs=jobs):
-                        with open(path, "rb") as rows:  # noqa: PTH123
-                            shutil.copyfileobj(rows, table, 1 << 20)
-            elif tasks:
-                list(run(_write_parquet, jobs=jobs))
-            else:  # a file without rows, for a corpus without records
-                from fastrec.commands.export.parquet import open_writer  # noqa: PLC0415 - as above
-
-                open_writer(str(staging / "data" / "part-00000.parquet"), schema).close()
-            manifest = replace(manifest, records=sum(task.records for task in tasks))
-            files = _describe(format, staging, manifest, notices, wanted, raw_cells=raw_cells)
+                _join_tables(run(write_table, stage="write", jobs=jobs), staging, manifest)
+            else:
+                _write_parquet(run, staging, manifest, jobs)
+            readme = _readme(format, manifest, notices, raw_cells=raw_cells)
+            files = _describe(format, staging, manifest, readme, wanted)
         opened.publish()
     return Exported(
         output=target,
@@ -197,29 +177,64 @@ def export(
     )
 
 
-def _check_secrets(
-    tasks: Sequence[ExportTask], details: Details, jobs: int, progress: Progress | None
+def _check_options(form: str, output: str, *, raw_cells: bool, has_details: bool) -> None:
+    check_choice("format", form, FORMATS)
+    if raw_cells and form == "parquet":
+        raise UsageError("raw cells are an option of csv and matrix: Parquet has all text as it is")
+    if form == "parquet":
+        need("Parquet", "pyarrow")
+    if has_details and form != "pairs":
+        raise UsageError("details are an option of pairs")
+    if is_url(output):
+        raise UsageError(
+            f"tables must be written to a local directory, not to {shown(output)}: copy them there"
+        )
+
+
+def _join_tables(paths: Iterable[str], staging: Path, manifest: Manifest) -> None:
+    """Join the rows of all parts below a header."""
+    with (staging / "records.csv").open("wb") as table:
+        table.write(",".join(table_columns(CORPUS_LABELS[manifest.schema])).encode() + b"\n")
+        for path in paths:
+            with open(path, "rb") as rows:  # noqa: PTH123
+                shutil.copyfileobj(rows, table, 1 << 20)
+
+
+def _write_parquet(
+    run: Callable[..., Iterable[None]], staging: Path, manifest: Manifest, jobs: int
 ) -> None:
+    if not list(run(_write_part, stage="write", jobs=jobs)):  # no part has records
+        from fastrec.commands.export.parquet import open_writer  # noqa: PLC0415 - starts threads
+
+        path = staging / "data" / "part-00000.parquet"
+        open_writer(str(path), CORPUS_LABELS[manifest.schema]).close()
+
+
+def _write_part(task: ExportTask) -> None:
+    """Write Parquet with pyarrow, which only workers import."""
+    from fastrec.commands.export.parquet import write_parquet  # noqa: PLC0415
+
+    write_parquet(task)
+
+
+def _check_secrets(found: Iterable[FindingGroups], details: Details) -> None:
     """SecretsError if records or details have what looks like a credential."""
     secrets = [
         f"{finding.path} {finding.message} (details)"
         for finding in secrets_in(msgspec.to_builtins(details))
     ]
-    secrets += list_secrets(run_on_parts(search_part, tasks, "check", jobs=jobs, progress=progress))
+    secrets += list_secrets(found)
     if secrets:
         raise SecretsError("\n  ".join(secrets))
 
 
-class _Listing(msgspec.Struct):
-    fastrec: str
-    format: str
-    files: dict[str, int]
+_decode_marker = view_decoder(fastrec=str, format=str, files=dict[str, int])
 
 
 def _listed_files(document: bytes) -> set[str]:
     """The files of an export by its `export.json`; none if that is of something else."""
     try:
-        return {"README.md", *msgspec.json.decode(document, type=_Listing).files}
+        return {"README.md", *_decode_marker(document).files}
     except REFUSALS:
         return set()
 
@@ -258,21 +273,8 @@ def _make_tasks(
             )
 
 
-def _write_parquet(task: ExportTask) -> None:
-    """Write Parquet with pyarrow, which only workers import."""
-    from fastrec.commands.export.parquet import write_parquet  # noqa: PLC0415
-
-    write_parquet(task)
-
-
 def _describe(
-    form: str,
-    staging: Path,
-    manifest: Manifest,
-    notices: list[str],
-    filters: Filters,
-    *,
-    raw_cells: bool,
+    form: str, staging: Path, manifest: Manifest, readme: str, filters: Filters
 ) -> dict[str, int]:
     """Write the README and `export.json`, sync all files, and return the sizes of the tables."""
     files = {
@@ -288,7 +290,6 @@ def _describe(
     if filters:
         given = msgspec.structs.asdict(filters)
         about["filters"] = {name: value for name, value in given.items() if value}
-    readme = _readme(form, manifest, notices, raw_cells=raw_cells)
     (staging / "README.md").write_text(readme, encoding="utf-8")
     (staging / _MARKER).write_bytes(indented_json(about))
     for path in filter(Path.is_file, staging.rglob("*")):

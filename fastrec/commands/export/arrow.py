@@ -9,7 +9,7 @@ is read from the lines.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -32,20 +32,19 @@ from fastrec.errors import FastrecError
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.view import view, view_decoder
 
-_BATCH_BYTES = 4 << 20  # text to hold as records at a time
 _READ_AHEAD = 2  # batches
 _LARGEST_INTEGER = 2**63 - 1
-_CODED = ("evaluation", "metric", "model")
-_FLAGS = {"correct": "correct", "failed": "error"}
-_COUNTS = ("turns", "tool_calls")
+_CODED = ("evaluation", "metric", "model", "sample_id")
+# Columns of the table by those of parts.
+_NUMBERS = {"correct": "correct", "failed": "error", "turns": "turns", "tool_calls": "tool_calls"}
 _DOUBLES = ("score", "latency_ms")
 _TOKENS = {"tokens_in": "input_tokens", "tokens_out": "output_tokens"}
 
 # The types of columns that are no texts.
 _TYPES = {
-    **dict.fromkeys(_FLAGS, pa.bool_()),
+    **dict.fromkeys((*_TOKENS, *_NUMBERS, "trial"), pa.int64()),
+    **dict.fromkeys(("correct", "failed"), pa.bool_()),
     **dict.fromkeys(_DOUBLES, pa.float64()),
-    **dict.fromkeys((*_TOKENS, *_COUNTS, "trial"), pa.int64()),
     "metadata": pa.map_(pa.string(), pa.string()),
 }
 
@@ -61,10 +60,6 @@ class _Rows(NamedTuple):
         """Their values of a column of the part."""
         numbers: Array = self.columns.numbers(name)[self.positions]
         return numbers
-
-    def texts(self, name: str, values: Sequence[str | None]) -> pa.Array:
-        """The texts that their codes in a column stand for."""
-        return pa.array(values, pa.string()).take(pa.array(self.numbers(name)))
 
 
 class LazyDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
@@ -128,7 +123,7 @@ class LazyDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
     def _read(self, rows: _Rows, decode: Callable[[bytes], Any]) -> Iterator[list[Any]]:
         part = self.selection.parts[rows.part]
         lines = lines_of(part, rows.columns, rows.positions.tolist())
-        for records, _ in read_rows(part, lines, decode, _BATCH_BYTES):
+        for records, _ in read_rows(part, lines, decode):
             yield records
 
 
@@ -156,6 +151,9 @@ class AnswersDataset(LazyDataset):
         super().__init__(
             selection, pa.schema([(name, _TYPES.get(name, pa.string())) for name in names])
         )
+        scopes = range(len(selection.scopes))
+        # Kept, because columns of questions and of trials need the same.
+        self._load = lru_cache(1)(partial(Records, selection, scopes))
 
     def batches(
         self, names: Sequence[str], condition: ds.Expression = None
@@ -194,14 +192,14 @@ class AnswersDataset(LazyDataset):
     def _array(self, rows: _Rows, name: str) -> pa.Array:
         """The values of a column that does not need all lines."""
         if name in _CODED:
-            return rows.texts(name, rows.columns.values(name))
-        if name in _FLAGS:
-            return pa.array(rows.numbers(_FLAGS[name]) == 1)
+            values = rows.columns.values(name)
+            texts = [None if value is None else id_text(value) for value in values]
+            return pa.array(texts, pa.string()).take(pa.array(rows.numbers(name)))
+        if name in _NUMBERS:
+            return pa.array(rows.numbers(_NUMBERS[name])).cast(_TYPES[name])
         if name in _DOUBLES:
             doubles = rows.columns.doubles(name)[rows.positions]
             return pa.array(doubles, from_pandas=True)  # NaN is null
-        if name in _COUNTS:
-            return pa.array(rows.numbers(name).astype(np.int64))
         if name in _TOKENS:
             counts = rows.numbers(_TOKENS[name])
             is_unknown = (rows.numbers("has_tokens") == 0) | (counts > _LARGEST_INTEGER)
@@ -209,7 +207,6 @@ class AnswersDataset(LazyDataset):
         others = {
             "question": self._questions,
             "trial": self._trials,
-            "sample_id": _sample_ids,
             "error": self._errors,
             "source": self._sources,
         }
@@ -248,21 +245,11 @@ class AnswersDataset(LazyDataset):
         """Records with all questions of some rows, and the places of these rows among them."""
         # If the records of a question are adjacent, no cut between parts separates them.
         is_adjacent = is_sorted_by_question(self.selection.manifest)
-        records = self._records_of([rows.part]) if is_adjacent else self._all_records
+        every = range(len(self.selection.parts))
+        records = self._load(range(rows.part, rows.part + 1) if is_adjacent else every)
         order = np.argsort(records.number, kind="stable")
         begin = np.searchsorted(records.number[order], self.selection.starts[rows.part])
         return records, order[begin : begin + len(rows.positions)]
-
-    @cached_property
-    def _all_records(self) -> Records:
-        return self._records_of(range(len(self.selection.parts)))
-
-    def _records_of(self, parts: Sequence[int]) -> Records:
-        return Records(self.selection, range(len(self.selection.scopes)), parts)
-
-
-def _sample_ids(rows: _Rows) -> pa.Array:
-    return rows.texts("sample_id", [*map(id_text, rows.columns.values("sample_id"))])
 
 
 _INPUT = view(raw=str, reference=str | list[str])

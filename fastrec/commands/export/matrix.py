@@ -11,19 +11,21 @@ Memory holds the names of questions and models, one row, and the records that `R
 loads at a time.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Raw
 
+from fastrec.answers.codes import Array, ranks_of
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.records import ANSWERS, RIGHT, RecordsOfScopes, ScopeRecords
 from fastrec.answers.selection import Selection
-from fastrec.commands.export.table import double_of, has_metrics, id_text
-from fastrec.csv_writer import CsvWriter
-from fastrec.errors import counted, naming
+from fastrec.commands.export.table import double_of, has_metrics, id_text, write_csv
+from fastrec.errors import counted
 from fastrec.judge.parse import spell
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.view import view, view_decoder
@@ -38,20 +40,17 @@ _CORRECT = {_NO_ANSWER: "", _WRONG: "0", _RIGHT: "1"}
 _CELL = np.dtype([("score", np.float64), ("verdict", np.uint8)])
 
 
-class _Block:
+class _Block(NamedTuple):
     """The questions of an evaluation and metric, in order, and where their cells are."""
 
-    def __init__(self, table: ScopeRecords, start: int, *, is_graded: bool) -> None:
-        self.evaluation, self.metric = table.name
-        self.is_graded = is_graded
-        self.start = start  # its first cell
-        self.rows = {model: row for row, model in enumerate(table.models)}
-        in_order = sorted(zip(table.hashes, table.names, count(), strict=False))
-        self.order = [number for _, _, number in in_order]
-        self.hashes = [sample_hash for sample_hash, _, _ in in_order]
-        self.sample_ids = [_sample_id(table, number) for number in self.order]
-        scope = self.evaluation if self.metric is None else f"{self.evaluation}/{self.metric}"
-        self.columns = [f"{scope}/{name}" for _, name, _ in in_order]
+    evaluation: str
+    metric: str | None
+    is_graded: bool
+    start: int  # its first cell
+    rows: dict[str, int]  # by model
+    # The names of columns, and of each the hash and the `sample_id` of its first record.
+    columns: list[str]
+    identities: list[tuple[str, str]]
 
     @property
     def size(self) -> int:
@@ -60,7 +59,7 @@ class _Block:
 
 
 class _Matrix:
-    """Collects blocks, and writes the matrix."""
+    """Collects blocks, and yields the rows of the matrix."""
 
     def __init__(self, selection: Selection, scratch: Path) -> None:
         self._selection = selection
@@ -74,9 +73,22 @@ class _Matrix:
         self.repeated = 0  # answers of a model to a question that it has answered before
 
     def add(self, table: ScopeRecords, *, is_graded: bool) -> None:
-        block = _Block(table, self._cells, is_graded=is_graded)
-        columns = np.empty(table.questions, dtype=np.int64)
-        columns[block.order] = np.arange(table.questions)
+        in_order = sorted(zip(table.hashes, table.names, count(), strict=False))
+        hashes, names, order = map(list, zip(*in_order, strict=True))
+        evaluation, metric = table.name
+        scope = evaluation if metric is None else f"{evaluation}/{metric}"
+        ids = map(table.sample_ids.value, table.first[order])
+        rows = {model: row for row, model in enumerate(table.models)}
+        block = _Block(
+            evaluation,
+            metric,
+            is_graded,
+            self._cells,
+            rows,
+            columns=[f"{scope}/{name}" for name in names],
+            identities=list(zip(hashes, map(id_text, ids), strict=True)),
+        )
+        columns = ranks_of(order)
         answers = np.flatnonzero(table.flag & ANSWERS)
         places = table.model[answers] * table.questions + columns[table.question[answers]]
         cells, first = np.unique(places, return_index=True)
@@ -93,52 +105,40 @@ class _Matrix:
         self._cells += block.size
         self.blocks.append(block)
 
-    def write(self, output: Path, *, raw_cells: bool) -> None:
-        """Write the scores, and whether answers are right."""
-        cells = np.memmap(self._path, _CELL, "r")
+    def scores(self) -> Iterator[list[str]]:
+        """Yield the rows of the scores."""
+        return self._rows(self.blocks, self._spell_scores)
 
-        def spell_scores(start: int, end: int) -> list[str]:
-            spelled = [
-                spell(score).decode() if verdict else ""
-                for score, verdict in cells[start:end].tolist()
-            ]
-            for cell in self._spelled.keys() & range(start, end) if self._spelled else ():
-                spelled[cell - start] = self._spelled[cell]
-            return spelled
-
-        def spell_verdicts(start: int, end: int) -> list[str]:
-            return [_CORRECT[verdict] for _, verdict in cells[start:end].tolist()]
-
-        self._write(output / "scores.csv", self.blocks, spell_scores, raw_cells=raw_cells)
+    def verdicts(self) -> Iterator[list[str]]:
+        """Yield the rows that say whether answers are right."""
         judged = [block for block in self.blocks if not block.is_graded]
-        self._write(output / "correct.csv", judged, spell_verdicts, raw_cells=raw_cells)
+        return self._rows(judged, _spell_verdicts)
 
-    def _write(
-        self,
-        path: Path,
-        blocks: Sequence[_Block],
-        spell_cells: Callable[[int, int], list[str]],
-        *,
-        raw_cells: bool,
-    ) -> None:
-        with naming(str(path)), path.open("w", encoding="utf-8", newline="") as file:
-            writer = CsvWriter(file, raw_cells=raw_cells)
-            writer.writerow(["model_id", *(name for block in blocks for name in block.columns)])
-            for model in sorted({model for block in self.blocks for model in block.rows}):
-                row = [model]
-                for block in blocks:
-                    width = len(block.columns)
-                    if model in block.rows:
-                        start = block.start + block.rows[model] * width
-                        row += spell_cells(start, start + width)
-                    else:
-                        row += [""] * width
-                writer.writerow(row)
+    def _spell_scores(self, start: int, cells: Array) -> list[str]:
+        spelled = [spell(score).decode() if verdict else "" for score, verdict in cells.tolist()]
+        for cell in self._spelled.keys() & range(start, start + len(cells)):
+            spelled[cell - start] = self._spelled[cell]
+        return spelled
+
+    def _rows(
+        self, blocks: Sequence[_Block], spell_cells: Callable[[int, Array], list[str]]
+    ) -> Iterator[list[str]]:
+        cells = np.memmap(self._path, _CELL, "r")
+        yield ["model_id", *(name for block in blocks for name in block.columns)]
+        for model in sorted({model for block in self.blocks for model in block.rows}):
+            row = [model]
+            for block in blocks:
+                width = len(block.columns)
+                if model in block.rows:
+                    start = block.start + block.rows[model] * width
+                    row += spell_cells(start, cells[start : start + width])
+                else:
+                    row += [""] * width
+            yield row
 
 
-def _sample_id(table: ScopeRecords, question: int) -> str:
-    """The `sample_id` of the first record of a question."""
-    return id_text(table.sample_ids.value(table.first[question]))
+def _spell_verdicts(_start: int, cells: Array) -> list[str]:
+    return [_CORRECT[verdict] for _, verdict in cells.tolist()]
 
 
 _decode = view_decoder(evaluation=view(score=Raw))
@@ -155,15 +155,15 @@ def write_matrix(
 ) -> list[str]:
     """Write the matrix, and return notices of what it lacks."""
     names_metrics = has_metrics(CORPUS_LABELS[selection.manifest.schema])
+    write = partial(write_csv, raw_cells=raw_cells)
     records = RecordsOfScopes(selection)
     evaluations = count_evaluations(selection, records)
     matrix = _Matrix(selection, scratch)
     for number, evaluation in enumerate(evaluations):
         matrix.add(records.of(number), is_graded=names_metrics and evaluation.graded)
-    matrix.write(output, raw_cells=raw_cells)
-    with (output / "samples.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = CsvWriter(file, raw_cells=raw_cells)
-        _write_samples(writer, matrix.blocks, names_metrics=names_metrics)
+    write(output / "scores.csv", matrix.scores())
+    write(output / "correct.csv", matrix.verdicts())
+    write(output / "samples.csv", _samples(matrix.blocks, names_metrics=names_metrics))
     notices = []
     if matrix.failed:
         notices.append(
@@ -180,14 +180,12 @@ def write_matrix(
     return notices
 
 
-def _write_samples(writer: CsvWriter, blocks: Iterable[_Block], *, names_metrics: bool) -> None:
-    """Write the table of columns; those of records that name a metric have two more fields."""
+def _samples(blocks: Iterable[_Block], *, names_metrics: bool) -> Iterator[list[str]]:
+    """Yield the table of columns; those of records that name a metric have two more fields."""
     more = [METRIC, "graded"] if names_metrics else []
-    writer.writerow(["sample", "evaluation_name", *more, "sample_hash", "sample_id"])
+    yield ["sample", "evaluation_name", *more, "sample_hash", "sample_id"]
     for block in blocks:
         if names_metrics:
             more = [block.metric or "", "true" if block.is_graded else "false"]
-        for column, sample_hash, sample_id in zip(
-            block.columns, block.hashes, block.sample_ids, strict=True
-        ):
-            writer.writerow([column, block.evaluation, *more, sample_hash, sample_id])
+        for column, identity in zip(block.columns, block.identities, strict=True):
+            yield [column, block.evaluation, *more, *identity]

@@ -11,8 +11,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import json
 import math
 import re
 import time
@@ -36,7 +36,6 @@ from fastrec.judge.aggregate import (
     model_folders,
 )
 from fastrec.judge.findings import PAIR_WARNINGS
-from fastrec.limits import current_limits
 from fastrec.schemas.newest import SCHEMA
 from fastrec.schemas.schema import LABELS
 from fastrec.schemas.view import view, view_decoder
@@ -104,11 +103,8 @@ class _Run:
         (scores.failed if line.error else scores.answered).append(line.evaluation.score)
         scores.has_correct = scores.has_correct or line.evaluation.is_correct
         if self.constant and line.metadata != self.constant:
-            self.constant = {
-                name: value
-                for name, value in self.constant.items()
-                if line.metadata.get(name) == value
-            }
+            is_same = line.metadata.items().__contains__
+            self.constant = dict(filter(is_same, self.constant.items()))
         self.waiting.append(text)
         self.rows += 1
 
@@ -220,9 +216,8 @@ def write_pairs(tasks: Iterable[ExportTask], root: Path, details: Details) -> li
         metadata=(dict[str, str], {}),
     )
     held = 0
-    chunk_bytes = current_limits().chunk_bytes
     for task in tasks:
-        for rows, size in task.rows(lambda text: (decode(text), text), chunk_bytes):
+        for rows, size in task.rows(lambda text: (decode(text), text)):
             for line, text in rows:
                 key = line.evaluation_name, line.model_id, line.evaluation_id
                 run = runs.get(key)
@@ -329,11 +324,9 @@ def _given(**fields: Any) -> dict[str, Any]:
 
 
 def _number(text: str | None) -> float | None:
-    try:
-        number = json.loads(text or "null")
-    except ValueError:
-        return None
-    return number if type(number) in (int, float) and math.isfinite(number) else None
+    with contextlib.suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(text or "", type=int | float)
+    return None
 
 
 def _portable(name: str) -> str:

@@ -8,7 +8,7 @@
        {…,"evaluation":{…,"judge":"gpt"},"run":3} ──▶ {"$.evaluation.judge":"gpt","$.run":3}
 
 2. Convert rows to columns (`batch_of`). Each version has one fixed schema, derived from the Structs
-   of its records: objects are structs, and `_SCALARS` has the types of other fields. A field of
+   of its records: objects are structs, and `_TYPES` has the types of other fields. A field of
    several types has a column NAME_type. The sizes of the response (`MEASURES`) follow as int64
    columns. If a column cannot hold a value exactly (an integer beyond 64 bits, or beyond 2⁵³ in a
    double), the column is null and the value is in `extra`, the last column, under its path. Columns
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 from operator import attrgetter
@@ -38,11 +37,9 @@ from fastrec.judge.parse import LongInteger, spell
 from fastrec.limits import current_limits
 from fastrec.schemas.schema import Schema, Shape, build, rewrite_hint
 
-_BATCH_BYTES = 2 << 20  # text to hold as records at a time
 _GROUP_ROWS = 100_000
 
 Steps = tuple[str | int, ...]
-Convert = Callable[[list[Any]], list[Any]]
 
 
 # The fields of a record, with free-form objects as `Raw`, or dicts after the slow path; values
@@ -60,7 +57,6 @@ class Decoder:
         self._schema = schema
         self._strict = msgspec.json.Decoder(_raw_struct(schema.record, forbid=True)).decode
         self._tolerant = msgspec.json.Decoder(_raw_struct(schema.record, forbid=False)).decode
-        self._plain = msgspec.json.Decoder().decode
         self._refused = False
 
     def decode(self, line: bytes) -> _DecodedRecord:
@@ -70,27 +66,30 @@ class Decoder:
             except msgspec.ValidationError:
                 pass
         try:
-            row = self._tolerant(line), dict(_unknown(self._plain(line), self._schema.shape, ()))
+            record = self._tolerant(line)
+            value = msgspec.json.decode(line)
         except msgspec.ValidationError:
             # If it is valid, it has an integer of more than 4,300 digits.
             judged = judge_slowly(line, self._schema)
             if isinstance(judged, Errors):
                 raise
             value, _ = judged
-            row = build(self._schema.record, value), dict(_unknown(value, self._schema.shape, ()))
-        self._refused = bool(row[1])
-        return row
+            record = build(self._schema.record, value)
+        extra = dict(_unknown(value, self._schema.shape, ()))
+        self._refused = bool(extra)
+        return record, extra
 
 
-def _unknown(value: dict[str, Any], shape: Shape, steps: Steps) -> Iterator[tuple[str, Any]]:
+def _unknown(value: Any, shape: Shape, steps: Steps) -> Iterator[tuple[str, Any]]:
     """Yield the unknown keys of all objects that have a schema, in the order of the text."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _unknown(item, shape, (*steps, index))
+        return
     for key, child in value.items():
         field = shape.fields.get(key)
         if field is None:
             yield json_path((*steps, key), whole=True), child
-        elif field.shape is not None and isinstance(child, list):
-            for index, item in enumerate(child):
-                yield from _unknown(item, field.shape, (*steps, key, index))
         elif field.shape is not None:
             yield from _unknown(child, field.shape, (*steps, key))
 
@@ -132,15 +131,8 @@ _TYPE_NAMES = {
     UnsetType: None,
     type(None): None,
 }
-# The integers that a type represents exactly.
-_BOUNDS: dict[pa.DataType, tuple[float, float]] = {
-    pa.int64(): (-(2**63), 2**63 - 1),
-    pa.float64(): (-(2**53), 2**53),
-}
-
-
-class _InexactError(Exception):
-    """A column cannot hold all of its values exactly."""
+# What pyarrow raises if a column cannot hold a value exactly.
+_INEXACT = (OverflowError, pa.ArrowInvalid)
 
 
 @functools.cache
@@ -162,7 +154,7 @@ def batch_of(
     columns = _columns_of(schema, None if names is None or "extra" in names else tuple(names))
     try:
         arrays = columns.columns(records)
-    except _InexactError:  # rare: find the values and move them to `extra`
+    except _INEXACT:  # rare: find the values and move them to `extra`
         for record, extra in rows:
             extra.update(columns.take_out(record, ()))
         arrays = columns.columns(records)
@@ -177,33 +169,42 @@ def batch_of(
 class _Scalar:
     """A field that is no object: the value, and the name of its type if there are several."""
 
-    def __init__(self, name: str, type_: pa.DataType, convert: Convert, *, typed: bool) -> None:
+    def __init__(self, name: str, kinds: frozenset[Any]) -> None:
         self.name = name
-        self.fields: list[pa.Field] = [pa.field(name, type_)]
-        if typed:
+        self._type = _TYPES[kinds]
+        self._convert = _CONVERSIONS.get(kinds)
+        self.fields: list[pa.Field] = [pa.field(name, self._type)]
+        if len(kinds) > 1:
             self.fields.append(pa.field(f"{name}_type", pa.string()))
-        self._type = type_
-        self._convert = convert
-        self._bounds = _BOUNDS.get(type_, (-math.inf, math.inf))
 
     def arrays(self, values: list[Any]) -> list[pa.Array]:
         """Convert the values of many records, UNSET where a record has none."""
-        try:
-            array = pa.array(self._convert(values), self._type)
-        except (OverflowError, pa.ArrowInvalid) as exc:
-            raise _InexactError from exc
+        known = [None if value is UNSET else value for value in values]
+        if convert := self._convert:
+            known = [None if value is None else convert(value) for value in known]
+        array = pa.array(known, self._type)
         if len(self.fields) == 1:
             return [array]
         return [array, pa.array([_TYPE_NAMES[value.__class__] for value in values], pa.string())]
 
     def fits(self, value: Any) -> bool:
-        least, most = self._bounds
-        return not isinstance(value, int) or least <= value <= most
+        try:
+            self.arrays([value])
+        except _INEXACT:
+            return False
+        return True
 
 
 class _Struct:
+    """An object, or a list of objects."""
+
     def __init__(
-        self, name: str, struct: type[msgspec.Struct], names: Sequence[str] | None = None
+        self,
+        name: str,
+        struct: type[msgspec.Struct],
+        names: Sequence[str] | None = None,
+        *,
+        is_list: bool = False,
     ) -> None:
         """Make the columns of all fields, or only those with some names."""
         hints = get_type_hints(struct)
@@ -215,7 +216,9 @@ class _Struct:
             if names is None or any(field.name in names for field in column.fields)
         ]
         self.inner: list[pa.Field] = [field for column in self._columns for field in column.fields]
-        self.fields: list[pa.Field] = [pa.field(name, pa.struct(self.inner))]
+        kind = pa.struct(self.inner)
+        self.fields: list[pa.Field] = [pa.field(name, pa.list_(kind) if is_list else kind)]
+        self._is_list = is_list
 
     def columns(self, values: list[Any]) -> list[pa.Array]:
         """Convert many objects; the columns are null where an object is missing."""
@@ -225,11 +228,21 @@ class _Struct:
         return arrays
 
     def arrays(self, values: list[Any]) -> list[pa.Array]:
-        missing = pa.array([not value for value in values], pa.bool_())
-        return [pa.StructArray.from_arrays(self.columns(values), fields=self.inner, mask=missing)]
+        missing = pa.array([not value and value != [] for value in values], pa.bool_())
+        if not self._is_list:
+            columns = self.columns(values)
+            return [pa.StructArray.from_arrays(columns, fields=self.inner, mask=missing)]
+        ends = accumulate([len(value) if value else 0 for value in values], initial=0)
+        items = list(chain.from_iterable(filter(None, values)))
+        structs = pa.StructArray.from_arrays(self.columns(items), fields=self.inner)
+        return [pa.ListArray.from_arrays(pa.array(ends, pa.int32()), structs, mask=missing)]
 
     def take_out(self, value: Any, steps: Steps) -> Iterator[tuple[str, Any]]:
         """Replace what does not fit into its column with null, and yield it with its path."""
+        if isinstance(value, list):
+            for index, item in enumerate(value):
+                yield from self.take_out(item, (*steps, index))
+            return
         for column in self._columns:
             child = getattr(value, column.name)
             path = (*steps, column.name)
@@ -240,46 +253,6 @@ class _Struct:
                 yield json_path(path), child
 
 
-class _List(_Struct):
-    def __init__(self, name: str, struct: type[msgspec.Struct]) -> None:
-        super().__init__(name, struct)
-        self.fields = [pa.field(name, pa.list_(pa.struct(self.inner)))]
-
-    def arrays(self, values: list[Any]) -> list[pa.Array]:
-        ends = accumulate([len(value) if value else 0 for value in values], initial=0)
-        items = list(chain.from_iterable(filter(None, values)))
-        structs = pa.StructArray.from_arrays(self.columns(items), fields=self.inner)
-        missing = pa.array([value.__class__ is not list for value in values], pa.bool_())
-        offsets = pa.array(ends, pa.int32())
-        return [pa.ListArray.from_arrays(offsets, structs, mask=missing)]
-
-    def take_out(self, value: Any, steps: Steps) -> Iterator[tuple[str, Any]]:
-        for index, item in enumerate(value):
-            yield from super().take_out(item, (*steps, index))
-
-
-def _with_nulls(values: list[Any]) -> list[Any]:
-    return [None if value is UNSET else value for value in values]
-
-
-def _json(values: list[Any]) -> list[bytes | None]:
-    return [
-        None if value is UNSET else bytes(value) if isinstance(value, Raw) else spell(value)
-        for value in values
-    ]
-
-
-def _texts(values: list[Any]) -> list[bytes | str | None]:
-    return [
-        value if value.__class__ is str else spell(value) if isinstance(value, int) else None
-        for value in values
-    ]
-
-
-def _lists(values: list[Any]) -> list[Any]:
-    return [[value] if value.__class__ is str else value for value in _with_nulls(values)]
-
-
 @functools.cache
 def _columns_of(schema: Schema, names: tuple[str, ...] | None = None) -> _Struct:
     return _Struct("", schema.record, names)
@@ -288,27 +261,31 @@ def _columns_of(schema: Schema, names: tuple[str, ...] | None = None) -> _Struct
 def _column(name: str, hint: Any) -> _Scalar | _Struct:
     choices = (hint,) if get_origin(hint) in (list, dict, Literal) else get_args(hint) or (hint,)
     kinds = [kind for kind in choices if kind not in (UnsetType, type(None))]
-    items = next((get_args(kind)[0] for kind in kinds if get_origin(kind) is list), None)
-    if isinstance(items, type) and issubclass(items, msgspec.Struct):
-        return _List(name, items)
-    if len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], msgspec.Struct):
-        return _Struct(name, kinds[0])
-    type_, convert = _SCALARS[frozenset(get_origin(kind) or kind for kind in kinds)]
-    return _Scalar(name, type_, convert, typed=len(kinds) > 1)
+    is_list = get_origin(kinds[0]) is list
+    struct = get_args(kinds[0])[0] if is_list else kinds[0]
+    if isinstance(struct, type) and issubclass(struct, msgspec.Struct):
+        return _Struct(name, struct, is_list=is_list)
+    return _Scalar(name, frozenset(get_origin(kind) or kind for kind in kinds))
 
 
-# For each set of types that a field may have: the type of its column, and the conversion.
-_SCALARS: dict[frozenset[Any], tuple[pa.DataType, Convert]] = {
-    frozenset({str}): (pa.string(), _with_nulls),
-    frozenset({Literal}): (pa.string(), _with_nulls),
-    frozenset({bool}): (pa.bool_(), _with_nulls),
-    frozenset({int}): (pa.int64(), _with_nulls),
-    frozenset({list}): (pa.list_(pa.string()), _with_nulls),
-    frozenset({dict}): (pa.string(), _json),
-    frozenset({int, str}): (pa.string(), _texts),
-    frozenset({str, list}): (pa.list_(pa.string()), _lists),
-    frozenset({int, float}): (pa.float64(), _with_nulls),
-    frozenset({int, float, bool}): (pa.float64(), _with_nulls),
+# For each set of types that a field may have: the type of its column.
+_TYPES: dict[frozenset[Any], pa.DataType] = {
+    frozenset({str}): pa.string(),
+    frozenset({Literal}): pa.string(),
+    frozenset({bool}): pa.bool_(),
+    frozenset({int}): pa.int64(),
+    frozenset({list}): pa.list_(pa.string()),
+    frozenset({dict}): pa.string(),
+    frozenset({int, str}): pa.string(),
+    frozenset({str, list}): pa.list_(pa.string()),
+    frozenset({int, float}): pa.float64(),
+    frozenset({int, float, bool}): pa.float64(),
+}
+# How values of some of them are converted.
+_CONVERSIONS: dict[frozenset[Any], Callable[[Any], Any]] = {
+    frozenset({dict}): lambda value: bytes(value) if isinstance(value, Raw) else spell(value),
+    frozenset({int, str}): lambda value: value if isinstance(value, str) else spell(value),
+    frozenset({str, list}): lambda value: [value] if isinstance(value, str) else value,
 }
 
 
@@ -317,30 +294,26 @@ def write_parquet(task: ExportTask) -> None:
     pa.set_cpu_count(1)  # the other processes use the other cores
     pa.set_io_thread_count(1)
     schema = task.schema
-    chunks = task.rows(Decoder(schema).decode, _BATCH_BYTES)
+    chunks = task.rows(Decoder(schema).decode)
     batches = ((batch_of(rows, schema), text_bytes) for rows, text_bytes in chunks)
     with naming(task.output), open_writer(task.output, schema) as writer:
-        write_groups(writer, batches, _GROUP_ROWS, current_limits().parquet_group_bytes)
+        write_groups(writer, batches)
 
 
-def write_groups(
-    writer: pq.ParquetWriter,
-    batches: Iterable[tuple[pa.RecordBatch, int]],
-    most_rows: int,
-    most_bytes: int,
-) -> None:
+def write_groups(writer: pq.ParquetWriter, batches: Iterable[tuple[pa.RecordBatch, int]]) -> None:
     """Write batches, each given with its size, in row groups of limited size."""
+    most_bytes = current_limits().parquet_group_bytes
     group: list[pa.RecordBatch] = []
     size = 0
     for batch, batch_bytes in batches:
         group.append(batch)
         size += batch_bytes
-        if size >= most_bytes or sum(map(len, group)) >= most_rows:
-            writer.write_table(pa.Table.from_batches(group), row_group_size=most_rows)
+        if size >= most_bytes or sum(map(len, group)) >= _GROUP_ROWS:
+            writer.write_table(pa.Table.from_batches(group), row_group_size=_GROUP_ROWS)
             group = []
             size = 0
     if group:
-        writer.write_table(pa.Table.from_batches(group), row_group_size=most_rows)
+        writer.write_table(pa.Table.from_batches(group), row_group_size=_GROUP_ROWS)
 
 
 def open_writer(path: str, schema: Schema) -> pq.ParquetWriter:

@@ -9,7 +9,6 @@ itself; what the record claims is in `evaluation.num_turns` and `tool_calls_coun
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from itertools import compress, repeat
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,7 +28,7 @@ from fastrec.schemas.view import view, view_decoder
 from fastrec.sorting.keys import METRIC
 
 Row = TypeVar("Row")
-CHUNK_BYTES = 1 << 20  # text to decode at a time
+_CHUNK_BYTES = 2 << 20  # text to hold as records at a time
 MEASURES = ("response_characters", "turns", "tool_calls")
 _COLUMNS = (
     "sample_hash",
@@ -76,26 +75,24 @@ class ExportTask(ChosenTask, frozen=True, kw_only=True):
     def schema(self) -> Schema:
         return CORPUS_LABELS[self.label]
 
-    def rows(
-        self, decode: Callable[[bytes], Row], chunk_bytes: int
-    ) -> Iterator[tuple[list[Row], int]]:
+    def rows(self, decode: Callable[[bytes], Row]) -> Iterator[tuple[list[Row], int]]:
         """Yield the decoded records of the part, and the size of their text, chunk by chunk."""
         positions = compress(range(self.part.entry.records), self.chosen or repeat(1))
         lines = lines_of(self.part, open_columns(self.part), positions)
-        return read_rows(self.part, lines, decode, chunk_bytes)
+        return read_rows(self.part, lines, decode)
 
 
 def read_rows(
-    part: PartFile, lines: Iterable[bytes], decode: Callable[[bytes], Row], chunk_bytes: int
+    part: PartFile, lines: Iterable[bytes], decode: Callable[[bytes], Row]
 ) -> Iterator[tuple[list[Row], int]]:
-    """Decode lines of a part; yield about `chunk_bytes` of text at a time, and its size."""
+    """Decode lines of a part, and yield them with the size of their text, chunk by chunk."""
     rows: list[Row] = []
     size = 0
     with decoding(part):
         for line in lines:
             rows.append(decode(line))
             size += len(line) + 1
-            if size >= chunk_bytes:
+            if size >= _CHUNK_BYTES:
                 yield rows, size
                 rows = []
                 size = 0
@@ -161,28 +158,31 @@ def double_of(value: Raw) -> tuple[str, str]:
     return (text, "number") if "." in text or "e" in text else (f"{text}.0", "integer")
 
 
+def write_csv(path: Path, rows: Iterable[Iterable[object]], *, raw_cells: bool) -> None:
+    with naming(str(path)), path.open("w", encoding="utf-8", newline="") as file:
+        writer = CsvWriter(file, raw_cells=raw_cells)
+        for row in rows:
+            writer.writerow(row)
+
+
 def write_table(task: ExportTask) -> str:
     """Write the rows of one part without a header, and return the path. Runs in a worker."""
     decode = _line_decoder(task.schema)
-    row_of = partial(_row, has_metrics=has_metrics(task.schema))
-    output = Path(task.output)
-    with naming(task.output), output.open("w", encoding="utf-8", newline="") as file:
-        writer = CsvWriter(file, raw_cells=task.raw_cells)
-        for lines, _ in task.rows(decode, CHUNK_BYTES):
-            for line in lines:
-                writer.writerow(row_of(line))
+    rows = (_row(line) for lines, _ in task.rows(decode) for line in lines)
+    write_csv(Path(task.output), rows, raw_cells=task.raw_cells)
     return task.output
 
 
-def _row(line: Any, *, has_metrics: bool) -> tuple[Any, ...]:
+def _row(line: Any) -> tuple[Any, ...]:
     usage = line.token_usage or _USAGE()
     times = line.performance or _TIMES()
     tokens = usage.input_tokens, usage.output_tokens, usage.total_tokens
     sample_id = bytes(line.sample_id)
     is_text = sample_id.startswith(b'"')
+    metric = [line.metric or ""] if hasattr(line, "metric") else []  # only of some versions
     return (
         line.evaluation_name,
-        *([line.metric or ""] if has_metrics else []),
+        *metric,
         line.sample_hash,
         line.model_id,
         line.evaluation_id,

@@ -22,6 +22,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
     from fastrec.commands.export.arrow import LazyDataset
 
-_GROUP_ROWS = 50_000
-_GROUP_BYTES = 64 << 20
 _RESULT_ROWS = 10_000  # of a query, to hold at a time
 _DATA = tomllib.loads(Path(__file__).with_name("tables.toml").read_text(encoding="utf-8"))
 TABLES: dict[str, str] = _DATA["tables"]  # the tables, and what they hold
@@ -173,11 +172,8 @@ def _names(paths: Sequence[str]) -> dict[str, str]:
         if path in names:
             raise UsageError(f"{shown(path)} is given twice")
         name = Path(path.rstrip("/")).name or path
-        same = sum(
-            re.fullmatch(rf"{re.escape(name)}( \d+)?", other) is not None
-            for other in names.values()
-        )
-        names[path] = f"{name} {same + 1}" if same else name
+        numbered = (f"{name} {number}" for number in count(2))
+        names[path] = next(one for one in chain([name], numbered) if one not in names.values())
     return names
 
 
@@ -305,7 +301,7 @@ def write_result(result: Result, path: str) -> None:
     try:
         with pq.ParquetWriter(path, result.schema, compression="zstd") as writer:
             batches = ((batch, batch.nbytes) for batch in result.batches)
-            write_groups(writer, batches, _GROUP_ROWS, _GROUP_BYTES)
+            write_groups(writer, batches)
     except pa.ArrowNotImplementedError as exc:
         raise UsageError(
             f"Parquet has no type for a column of this result: {exc}; cast it, such as to varchar"

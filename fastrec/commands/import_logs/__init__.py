@@ -15,7 +15,7 @@ shard of a large log is compressed by the threads of zstd.
 import os
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from itertools import chain, groupby
 from math import isclose
@@ -56,7 +56,7 @@ from fastrec.harnesses.convert import (
     Bundle,
     Converted,
     Converter,
-    LineMaker,
+    line_maker,
     read_bundles,
     write_bundles,
 )
@@ -66,7 +66,7 @@ from fastrec.harnesses.log import (
     Log,
     LogPlan,
     RunInfo,
-    Sample,
+    Samples,
     in_groups,
     with_every_metric,
 )
@@ -127,7 +127,7 @@ class ConvertTask(msgspec.Struct, frozen=True):
 
     def _bundles(self, converter: Converter) -> Iterator[Bundle]:
         harness = harness_named(self.log.harness)
-        samples: Iterable[Sample | str] = (
+        samples: Samples = (
             harness.samples(self.log, self.run, self.log_slice)
             if hasattr(harness, "samples")
             else with_every_metric(harness.read(self.log)[1])
@@ -159,7 +159,7 @@ class ShardTask(msgspec.Struct, frozen=True):
         stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
         with storage_of(self.path).create(self.path) as shard:
             for path, head, metrics in self.slices:
-                lines_of = LineMaker(head, metrics, self.notes).lines
+                lines_of = line_maker(head, metrics, self.notes)
                 with storage_of(path).open_reader(path) as file:
                     for bundles in in_groups(
                         read_bundles(file),

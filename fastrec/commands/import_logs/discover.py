@@ -109,20 +109,15 @@ def _group_files(by_harness: Mapping[str, Files], names: Sequence[str], harness:
     """
     files = by_harness[harness]
     grouped = logs_among(harness, files)
-    if not grouped.bad:
-        return grouped
     incomplete = {file.path for file in files} - grouped.used
-    beside = _files_beside(harness, files, incomplete, names)
-    if not beside:
-        return grouped
-    bad = {log.path for log in grouped.bad}
-    again = logs_among(harness, [*files, *beside])
-    return Grouped(
-        grouped.logs
-        + [log for log in again.logs if any(file.path in incomplete for file in log.files)],
-        [log for log in again.bad if log.path in bad],
-        grouped.others,
-    )
+    if grouped.bad and (beside := _files_beside(harness, files, incomplete, names)):
+        bad = {log.path for log in grouped.bad}
+        again = logs_among(harness, [*files, *beside])
+        grouped.logs += [
+            log for log in again.logs if any(file.path in incomplete for file in log.files)
+        ]
+        grouped.bad = [log for log in again.bad if log.path in bad]
+    return grouped
 
 
 def logs_among(harness: str, files: Files) -> Grouped:

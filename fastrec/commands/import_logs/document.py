@@ -35,68 +35,68 @@ _IMPORT_FILE = "import.json"
 class MetricAccount(msgspec.Struct):
     """The records of one metric."""
 
+    #: Its records.
     records: int
-    """Its records."""
+    #: Those whose score is a number. Others have an `error`.
     scored: int
-    """Those whose score is a number. Others have an `error`."""
+    #: The mean of these scores.
     mean: OptionalNumber
-    """The mean of these scores."""
+    #: Whether the metric is graded (docs/import.md#scores).
     graded: bool
-    """Whether the metric is graded (docs/import.md#scores)."""
 
 
 class Comparison(msgspec.Struct):
     """A figure that a log states, and the same figure computed from its records."""
 
+    #: What the log calls it.
     name: str
-    """What the log calls it."""
+    #: The `evaluation_result_id`; empty if it is a number of samples.
     metric: str
-    """The `evaluation_result_id`; empty if it is a number of samples."""
+    #: What the log says.
     stated: float
-    """What the log says."""
+    #: What the records give.
     recomputed: OptionalNumber
-    """What the records give."""
+    #: Whether both are equal but for rounding.
     agrees: bool
-    """Whether both are equal but for rounding."""
 
 
 class ImportedLog(msgspec.Struct, kw_only=True):
     """One log and its shard."""
 
+    #: Its path.
     log: str
-    """Its path."""
+    #: The harness.
     harness: str
-    """The harness."""
+    #: Its shard in the output directory.
     file: str
-    """Its shard in the output directory."""
     evaluation_id: str
+    #: Empty, like `model_id`, if a column of a table has it.
     evaluation_name: str
-    """Empty, like `model_id`, if a column of a table has it."""
     model_id: str
+    #: If the log says it.
     harness_version: str
-    """If the log says it."""
+    #: Number of samples.
     samples: int
-    """Number of samples."""
+    #: One per sample and metric.
     records: int
-    """One per sample and metric."""
+    #: Records with an `error`, such as a score that is no number.
     errors: int
-    """Records with an `error`, such as a score that is no number."""
+    #: By `evaluation_result_id`.
     metrics: dict[str, MetricAccount]
-    """By `evaluation_result_id`."""
+    #: Samples without a record, by reason.
     left_out: dict[str, int]
-    """Samples without a record, by reason."""
+    #: Scores by metric that no `--metric` matches.
     metrics_left_out: dict[str, int]
-    """Scores by metric that no `--metric` matches."""
+    #: Names of metadata that samples and scores have, chosen or not.
     metadata: list[str] = []
-    """Names of metadata that samples and scores have, chosen or not."""
+    #: Fields that records lack, also in part: values by reason.
     fields_left_out: dict[str, dict[str, int]] = {}
-    """Fields that records lack, also in part: values by reason."""
+    #: Means and numbers of samples that the log states.
     comparisons: list[Comparison]
-    """Means and numbers of samples that the log states."""
+    #: Figures that cannot be recomputed, with the reason.
     not_compared: Texts
-    """Figures that cannot be recomputed, with the reason."""
+    #: Remarks, such as that the run did not finish.
     notes: list[str]
-    """Remarks, such as that the run did not finish."""
 
     @property
     def disagreements(self) -> list[Comparison]:
@@ -106,20 +106,20 @@ class ImportedLog(msgspec.Struct, kw_only=True):
 class Import(Tabular, kw_only=True):
     """The account of an import."""
 
+    #: Version of this document's format.
     format: int = 1
-    """Version of this document's format."""
+    #: Version of fastrec.
     fastrec: str
-    """Version of fastrec."""
+    #: In the order of the input.
     logs: list[ImportedLog] = []
-    """In the order of the input."""
+    #: Logs that could not be imported.
     bad_logs: list[BadLog] = []
-    """Logs that could not be imported."""
+    #: Logs with the same content as another, imported one.
     same_logs: Texts = {}
-    """Logs with the same content as another, imported one."""
+    #: Files that are not needed or belong to no harness.
     other_files: int = 0
-    """Files that are not needed or belong to no harness."""
+    #: These, by kind.
     skipped_files: dict[str, list[str]] = {}
-    """These, by kind."""
 
 
 _WORK = ".import-"

@@ -10,9 +10,9 @@ from collections import Counter
 from typing import Any, Unpack
 
 from fastrec.answers.choosing import choose_scopes, open_index
+from fastrec.answers.similar_names import SimilarModels, compare_similar
 from fastrec.commands.overlap.evaluations import SharedQuestions, find_shared
 from fastrec.commands.overlap.joins import EvaluationJoins, find_joins
-from fastrec.commands.overlap.names import SimilarModels, compare_similar
 from fastrec.errors import UsageError, check_choice
 from fastrec.filters import FilterArguments, make_filters
 from fastrec.notebook import Tabular, flat
@@ -27,14 +27,14 @@ OVERLAPS = ("models", "evaluations", "names", "hashes")
 class Overlap(Tabular, kw_only=True):
     """What models or evaluations have in common: one of the lists, the others are null."""
 
+    #: Which questions the chosen models have in common.
     models: list[EvaluationJoins] | None = None
-    """Which questions the chosen models have in common."""
+    #: Pairs of evaluations with questions in common.
     evaluations: list[SharedQuestions] | None = None
-    """Pairs of evaluations with questions in common."""
+    #: Pairs of chosen models whose names differ only in spelling.
     names: list[SimilarModels] | None = None
-    """Pairs of chosen models whose names differ only in spelling."""
+    #: By chosen evaluation and model.
     hashes: list[ModelRecipes] | None = None
-    """By chosen evaluation and model."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each pair of models or evaluations, or for each model and recipe."""

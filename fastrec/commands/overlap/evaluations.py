@@ -24,29 +24,29 @@ _EXAMPLES = 3
 class SharedExample(msgspec.Struct):
     """A question that two evaluations have, as each of them names it."""
 
+    #: In the first evaluation.
     sample_id: int | str
-    """In the first evaluation."""
+    #: There.
     sample_hash: str
-    """There."""
+    #: In the second.
     other_sample_id: int | str
-    """In the second."""
+    #: There.
     other_sample_hash: str
-    """There."""
 
 
 class SharedQuestions(msgspec.Struct):
     """Questions that two evaluations have in common."""
 
+    #: The one whose name comes first.
     evaluation_name: str
-    """The one whose name comes first."""
+    #: The other one.
     other_evaluation_name: str
-    """The other one."""
+    #: Questions with the same `sample_hash`.
     hashes: int = 0
-    """Questions with the same `sample_hash`."""
+    #: Questions with the same `input.raw` but for white space.
     inputs: int = 0
-    """Questions with the same `input.raw` but for white space."""
+    #: The first of these.
     examples: list[SharedExample] = []
-    """The first of these."""
 
 
 _decode = view_decoder(evaluation_name=str, sample_id=Raw, sample_hash=str, input=view(raw=str))

@@ -46,12 +46,12 @@ REASONS = {
 class QuestionGroup(msgspec.Struct, kw_only=True):
     """Models that were asked exactly the same, under the same ids and with the same metrics."""
 
+    #: Their ids, sorted.
     models: list[str]
-    """Their ids, sorted."""
+    #: Distinct values of `sample_hash` of each.
     questions: int
-    """Distinct values of `sample_hash` of each."""
+    #: Distinct values of `sample_id` of each.
     ids: int
-    """Distinct values of `sample_id` of each."""
 
 
 class PairJoins(msgspec.Struct, kw_only=True):
@@ -60,46 +60,46 @@ class PairJoins(msgspec.Struct, kw_only=True):
     The numbers are the same for all models of the groups.
     """
 
+    #: Position of the first model's group in `groups`, from 0.
     first: int
-    """Position of the first model's group in `groups`, from 0."""
+    #: That of the second.
     second: int
-    """That of the second."""
+    #: Questions that both were asked, by `sample_hash`.
     common: int
-    """Questions that both were asked, by `sample_hash`."""
+    #: Those with a record of both by the same metric, or without one.
     same_metric: int
-    """Those with a record of both by the same metric, or without one."""
+    #: Values of `sample_id` that both have.
     ids: int
-    """Values of `sample_id` that both have."""
+    #: Those whose hashes differ.
     apart: int = 0
-    """Those whose hashes differ."""
+    #: What keeps these apart, in ids: hash, white_space, reference, prompt, prompt_and_reference;
+    #: of an id with several questions, for the two that are closest.
     reasons: dict[str, int] = {}
-    """What keeps these apart, in ids: hash, white_space, reference, prompt, prompt_and_reference;
-    of an id with several questions, for the two that are closest."""
+    #: The first ids of each reason, of the pairs with the fewest common questions.
     examples: dict[str, list[int | str]] = {}
-    """The first ids of each reason, of the pairs with the fewest common questions."""
 
 
 class EvaluationJoins(msgspec.Struct, kw_only=True):
     """Which questions of an evaluation its models have in common."""
 
     evaluation_name: str
+    #: The chosen metrics, sorted; null, for records without one, is first.
     metrics: list[str | None]
-    """The chosen metrics, sorted; null, for records without one, is first."""
+    #: Chosen models with records.
     models: int
-    """Chosen models with records."""
+    #: Distinct values of `sample_hash` of all of them.
     questions: int
-    """Distinct values of `sample_hash` of all of them."""
+    #: Those that all of them have.
     common: int
-    """Those that all of them have."""
+    #: Distinct values of `sample_id` of all of them.
     ids: int
-    """Distinct values of `sample_id` of all of them."""
+    #: Those that all of them have.
     common_ids: int
-    """Those that all of them have."""
+    #: Models that were asked exactly the same, under the same ids and with the same metrics, the
+    #: largest first.
     groups: list[QuestionGroup]
-    """Models that were asked exactly the same, under the same ids and with the same metrics, the
-    largest first."""
+    #: All pairs of groups, those with the smallest share of common questions first.
     pairs: list[PairJoins]
-    """All pairs of groups, those with the smallest share of common questions first."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """All pairs of models: those of different groups first, then those of the same group."""
@@ -198,7 +198,7 @@ def _find_joins(index: QuestionTable, evaluation: str, scopes: _Scopes) -> Evalu
         by_metric.append(asked.chosen(is_chosen))
         numbers.append(table.number[is_chosen])
     everything = Asked(*(np.concatenate(codes) for codes in zip(*by_metric, strict=True)))
-    _, first, places = np.unique(everything.question, return_index=True, return_inverse=True)
+    first, places = distinct_of(everything.question)
     of_questions = index.selection.read(np.concatenate(numbers)[first], _digests_of_line)
     digests = np.array(of_questions, dtype=np.uint64)
     metrics = [scope.metric for scope, _ in scopes]

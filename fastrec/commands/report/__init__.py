@@ -11,20 +11,22 @@
 """
 
 import os
+from collections.abc import Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO, Unpack
 
-import msgspec
+from msgspec.structs import replace
 
 from fastrec._version import __version__
 from fastrec.answers.choosing import choose_scopes, open_index, primary_queries
-from fastrec.answers.costs import find_costs, read_prices
+from fastrec.answers.costs import ModelCost, find_costs, read_prices
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
 from fastrec.answers.pictures import calibration_pictures, evaluations_html
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.ranks import add_ranks
-from fastrec.answers.selection import parse_groups
+from fastrec.answers.selection import Groups, How, parse_groups
 from fastrec.answers.values import reduce_repeats
 from fastrec.commands.report import sections
 from fastrec.commands.report.evaluations import costs_section, question_cards, suspected_keys
@@ -47,12 +49,14 @@ from fastrec.pages import render_template
 from fastrec.pages.html import Html
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
-from fastrec.statistics.repeats import parse_repeats
+from fastrec.statistics.repeats import RepeatsAs, parse_repeats
 from fastrec.storage import is_url, last_name
 from fastrec.storage.local import LOCAL
+from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import choose, names_of
 from fastrec.summary.present_ranking import (
     MIN_COVERAGE,
+    Stats,
     add_groups,
     facts_of,
     largest,
@@ -62,15 +66,6 @@ from fastrec.summary.present_ranking import (
 from fastrec.where import largest_groups
 
 _FIRST_MODELS = 15  # of the leaderboard that are not folded
-_ABOUT_LINES = (
-    "Line counts",
-    "Schema versions",
-    "Duplicates and repeats",
-    "Hashes and ids",
-    "Repaired lines",
-    "Rejected lines",
-    "Inputs",
-)
 
 
 def report(
@@ -127,11 +122,9 @@ def report(
         ShardError: A file of a corpus could not be read completely.
         FastrecError: The file cannot be written.
     """
-    # Long, because every section needs a few of the values that are read or computed here.
     path = os.fspath(corpus)
     lower = as_tuple("lower_is_better", lower_is_better)
     primaries = as_tuple("primary", primary)
-    limits = current_limits()
     if isinstance(output, (str, os.PathLike)):
         _check_target(Path(output), path, overwrite=overwrite)
     check_jobs(jobs)
@@ -142,13 +135,11 @@ def report(
     groups = parse_groups(group_by)
     priced = None if prices is None else read_prices(os.fspath(prices))
     repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
-    name = last_name(path)
-    index = open_index(corpus, wanted, jobs=jobs, progress=progress)
-    manifest = index.manifest
-    if repeats.kind != "mean":
-        index.evaluations = reduce_repeats(index, repeats)
-    summary = msgspec.structs.replace(index.selection.summary, evaluations=list(index.evaluations))
+    metrics = "all" if wanted.metric else metrics
+    opened = partial(_open, filters=wanted, repeats=repeats, jobs=jobs, progress=progress)
+    index = opened(corpus)
     index.direct(lower)
+    summary = replace(index.selection.summary, evaluations=list(index.evaluations))
     choice = partial(choose, errors_as_wrong=errors_as_wrong, lower_is_better=lower)
     ranked = partial(
         rank,
@@ -158,95 +149,37 @@ def report(
         repeats_as=str(repeats),
         min_coverage=min_coverage,
     )
-    shown_metrics = "all" if wanted.metric else metrics
-    chosen = choice(index.evaluations, metrics=shown_metrics)
-    found = ranked(chosen)
-    found.others = len(summary.evaluations) - len(chosen)
+    found = ranked(choice(index.evaluations, metrics=metrics))
+    found.others = len(summary.evaluations) - len(found.evaluations)
     if repeats.kind == "mean":
-        judged = [
-            evaluation
-            for evaluation in found.evaluations
-            if not (errors_as_wrong and evaluation.errors)
-        ]
+        judged = [one for one in found.evaluations if not (errors_as_wrong and one.errors)]
         add_ranks(judged, index)
     notes: list[str] = []
     if groups:
-        group_index = open_index(
-            index.selection.reader, wanted, groups, jobs=jobs, progress=progress
-        )
-        if repeats.kind != "mean":
-            group_index.evaluations = reduce_repeats(group_index, repeats)
-        shown_groups = largest_groups(
-            found.evaluations,
-            choice(group_index.evaluations, metrics="all"),
-            groups,
-            attrgetter("records"),
-            notes.append,
-        )
-        add_groups(found, ranked(shown_groups).evaluations, groups)
-    drawn = largest(found, limits.report_scopes)
+        by_group = choice(opened(index.selection.reader, groups=groups).evaluations, metrics="all")
+        size = attrgetter("records")
+        by_group = largest_groups(found.evaluations, by_group, groups, size, notes.append)
+        add_groups(found, ranked(by_group).evaluations, groups)
     board = make_leaderboard(
         index,
-        metrics=shown_metrics,
+        metrics=metrics,
         primary=primaries,
         min_coverage=min_coverage,
-        most=limits.report_columns,
+        most=current_limits().report_columns,
     )
     costs = []
     if priced is not None:
-        queries = primary_queries(index, Filters(), shown_metrics, primaries)
-        costs = find_costs(index, priced, queries)
-    calibration = []
-    if confidence is not None:
-        queries = [query for _, query in choose_scopes(index.scopes, Filters())]
-        calibration = calibration_pictures(
-            index, confidence, queries, ("evaluation_name", "metric", "model_id")
-        )
-    most = max(limits.report_rows // max(len(drawn.evaluations), 1), 10)
+        costs = find_costs(index, priced, primary_queries(index, Filters(), metrics, primaries))
     bodies = {
         "Leaderboard": _leaderboard(board),
         "Trend": trend_section(paths, wanted.split()[0]),
-        "Evaluations": section(
-            "evaluations",
-            notes,
-            evaluations_html(index, drawn, costs, most),
-            len(drawn.evaluations),
-            len(found.evaluations),
-        ),
-        "Line counts": section("line_counts", summary, manifest),
-        "Questions": question_cards(index, examples, name, drawn),
-        "Keys to check": suspected_keys(index, drawn) if examples else Html(""),
-        "Calibration": section("calibration", calibration[: limits.report_scopes]),
         "Cost": costs_section(costs),
-        "Schema versions": sections.versions(summary),
-        "Duplicates and repeats": section("repeats", summary),
-        "Hashes and ids": sections.hashes(summary),
-        "Repaired lines": sections.repaired_lines(summary),
-        "Rejected lines": sections.rejected_lines(summary, path, manifest),
-        "Inputs": section("inputs", manifest),
+        **_result_sections(index, found, costs, notes, examples),
+        "Calibration": _calibration(index, confidence),
     }
-    if wanted:  # what is about all lines of the corpus does not belong here
-        bodies |= dict.fromkeys(_ABOUT_LINES, Html(""))
-    style, script = (
-        Html(Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8"))
-        for kind in ("css", "js")
-    )
-    page = render_template(
-        "report/page.html",
-        name=name,
-        summary=summary,
-        names=names_of(summary.evaluations),
-        manifest=manifest,
-        filters=wanted,
-        repeats_as=found.repeats_as,
-        repeats_in_words=repeats_in_words,
-        skipped=skipped_lines(manifest.skipped),
-        not_judged=sections.not_judged(found),
-        sections=bodies,
-        style=style,
-        script=script,
-        version=__version__,
-    ).encode()
+    if not wanted:  # what is about all lines of the corpus
+        bodies |= sections.line_sections(summary, path, index.manifest)
+    page = _page(index, summary, found, wanted, bodies).encode()
     if not isinstance(output, (str, os.PathLike)):
         return output.write(page)
     try:
@@ -257,23 +190,92 @@ def report(
     return len(page)
 
 
+def _open(
+    corpus: AnyPath,
+    *,
+    filters: Filters,
+    groups: Groups = (),
+    repeats: RepeatsAs,
+    **how: Unpack[How],
+) -> QuestionTable:
+    """Open the questions of a corpus; several answers of a model become one value."""
+    index = open_index(corpus, filters, groups, **how)
+    if repeats.kind != "mean":
+        index.evaluations = reduce_repeats(index, repeats)
+    return index
+
+
+def _result_sections(
+    index: QuestionTable,
+    found: Stats,
+    costs: Sequence[ModelCost],
+    notes: Sequence[str],
+    examples: int,
+) -> dict[str, Html]:
+    """Make the sections about evaluations and their questions."""
+    limits = current_limits()
+    drawn = largest(found, limits.report_scopes)
+    shown_scopes = len(drawn.evaluations)
+    most = max(limits.report_rows // max(shown_scopes, 1), 10)
+    evaluations = evaluations_html(index, drawn, costs, most)
+    total = len(found.evaluations)
+    return {
+        "Evaluations": section("evaluations", notes, evaluations, shown_scopes, total),
+        "Questions": question_cards(index, examples, drawn),
+        "Keys to check": suspected_keys(index, drawn) if examples else Html(""),
+    }
+
+
+def _calibration(index: QuestionTable, confidence: str | None) -> Html:
+    if confidence is None:
+        return Html("")
+    queries = [query for _, query in choose_scopes(index.scopes, Filters())]
+    names = ("evaluation_name", "metric", "model_id")
+    pictures = calibration_pictures(index, confidence, queries, names)
+    return section("calibration", pictures[: current_limits().report_scopes])
+
+
+def _page(
+    index: QuestionTable, summary: Summary, found: Stats, filters: Filters, bodies: dict[str, Html]
+) -> Html:
+    style, script = (
+        Html(Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8"))
+        for kind in ("css", "js")
+    )
+    return render_template(
+        "report/page.html",
+        name=last_name(index.corpus),
+        summary=summary,
+        names=names_of(summary.evaluations),
+        manifest=index.manifest,
+        filters=filters,
+        repeats_as=found.repeats_as,
+        repeats_in_words=repeats_in_words,
+        skipped=skipped_lines(index.manifest.skipped),
+        not_judged=sections.not_judged(found),
+        sections=bodies,
+        style=style,
+        script=script,
+        version=__version__,
+    )
+
+
 def _leaderboard(board: Leaderboard) -> Html:
     """Show the first models of the first table; all tables unfold."""
     first = None
     if len(board.models) > _FIRST_MODELS:
         _, models_of_first = board.groups()[0]
-        first = msgspec.structs.replace(board, models=models_of_first[:_FIRST_MODELS])
+        first = replace(board, models=models_of_first[:_FIRST_MODELS])
     return section("board", board, first)
 
 
 def _check_target(target: Path, corpus: str, *, overwrite: bool) -> None:
+    problem = ""
     if target.exists() and not target.is_file():
-        raise UsageError(
-            f"{shown(str(target))} is not a file; choose a file, or - for standard output"
-        )
-    if target.exists() and not overwrite:
-        raise UsageError(
-            f"{shown(str(target))} exists; choose another file, or add --overwrite to replace it"
-        )
-    if not is_url(corpus) and Path(corpus).resolve() in target.resolve().parents:
-        raise UsageError(f"{shown(str(target))} is inside the corpus; choose a file outside of it")
+        problem = "is not a file; choose a file, or - for standard output"
+    elif target.exists() and not overwrite:
+        problem = "exists; choose another file, or add --overwrite to replace it"
+    elif not is_url(corpus) and Path(corpus).resolve() in target.resolve().parents:
+        problem = "is inside the corpus; choose a file outside of it"
+    if problem:
+        raise UsageError(f"{shown(str(target))} {problem}")

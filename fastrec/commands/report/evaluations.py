@@ -17,6 +17,7 @@ from fastrec.commands.report.sections import section
 from fastrec.filters import Filters
 from fastrec.limits import current_limits
 from fastrec.pages.html import Cell, Html, Row, number_cell
+from fastrec.storage import last_name
 from fastrec.summary.present_ranking import Stats
 from fastrec.wording import cut_middle, metrics_of, title_of
 
@@ -43,7 +44,7 @@ def costs_section(costs: Sequence[ModelCost]) -> Html:
 def suspected_keys(index: QuestionTable, stats: Stats) -> Html:
     """Show questions whose key may be wrong, with what strong models say."""
     rows: list[Row] = []
-    for query in _queries(index, stats, _ANALYSED):
+    for query in _queries(stats)[:_ANALYSED]:
         for item in index.items(query).questions:
             if "suspected_key" in item.flags:
                 said = f"{item.agreed_value} ({item.agreed_by:,})" if item.agreed_value else ""
@@ -60,20 +61,18 @@ def suspected_keys(index: QuestionTable, stats: Stats) -> Html:
     return section("suspected_keys", rows[:_SUSPECTS])
 
 
-def _queries(index: QuestionTable, stats: Stats, most: int | None = None) -> list[Query]:
+def _queries(stats: Stats) -> list[Query]:
     """The queries of the evaluations and metrics that are shown."""
-    names = {(scope.evaluation_name, scope.metric) for scope in stats.evaluations[:most]}
-    return [
-        query_of(scope) for scope in index.scopes if (scope.evaluation_name, scope.metric) in names
-    ]
+    return [query_of(scope) for scope in stats.evaluations if scope.group is None]
 
 
-def question_cards(index: QuestionTable, number: int, corpus: str, stats: Stats) -> Html:
+def question_cards(index: QuestionTable, number: int, stats: Stats) -> Html:
     """Show some questions: half are the hardest, half those on which models disagree most.
 
-    Each evaluation has one before any has two. `corpus` is the name of the corpus in commands.
+    Each evaluation has one before any has two.
     """
-    queries = _queries(index, stats)
+    queries = _queries(stats)
+    corpus = shlex.quote(last_name(index.corpus))
     known: set[tuple[str, str | None, str]] = set()
     groups = {}
     for sort, title in _KINDS.items():
@@ -89,7 +88,7 @@ def question_cards(index: QuestionTable, number: int, corpus: str, stats: Stats)
                 cards.append(_card(index, question, corpus))
         if cards:
             groups[title] = cards
-    return section("questions", shlex.quote(corpus), groups)
+    return section("questions", corpus, groups)
 
 
 def _card(index: QuestionTable, row: QuestionRow, corpus: str) -> dict[str, Any]:
@@ -98,7 +97,7 @@ def _card(index: QuestionTable, row: QuestionRow, corpus: str) -> dict[str, Any]
     scope = index.scope(query)
     assert scope  # the row is in it
     metrics = metrics_of(index.scopes)[row.evaluation_name]
-    command = f"fastrec show {shlex.quote(corpus)} {shlex.quote(row.sample_hash[:16])}"
+    command = f"fastrec show {corpus} {shlex.quote(row.sample_hash[:16])}"
     if row.name != row.sample_hash:
         command += f" --sample-id {shlex.quote(escape(str(row.sample_id)))}"
     outcomes = index.outcomes(query, row.name)

@@ -32,11 +32,26 @@ def not_judged(stats: Stats) -> list[str]:
     return lines
 
 
-def repaired_lines(summary: Summary) -> Html:
-    return section("repaired_lines", summary.repaired, _codes(summary.repaired.by_code))
+def line_sections(summary: Summary, corpus: str, manifest: Manifest) -> dict[str, Html]:
+    """Make the sections about all lines of a corpus."""
+    repaired = summary.repaired
+    # Repairs have a section of their own.
+    notes = {name: count for name, count in summary.notes.items() if name not in repaired.by_code}
+    given = summary.sample_hash
+    recipes = sorted(given.by_recipe.items(), key=lambda item: -item[1])
+    upgraded = facts_of(summary).upgraded
+    return {
+        "Line counts": section("line_counts", summary, manifest),
+        "Schema versions": section("versions", summary, upgraded, _codes(notes)),
+        "Duplicates and repeats": section("repeats", summary),
+        "Hashes and ids": section("hashes", given, recipes, *_mismatches(summary)),
+        "Repaired lines": section("repaired_lines", repaired, _codes(repaired.by_code)),
+        "Rejected lines": _rejected_lines(summary, corpus, manifest),
+        "Inputs": section("inputs", manifest),
+    }
 
 
-def rejected_lines(summary: Summary, corpus: str, manifest: Manifest) -> Html:
+def _rejected_lines(summary: Summary, corpus: str, manifest: Manifest) -> Html:
     counts = sorted(summary.rejected_by_code.items(), key=lambda item: (-item[1], item[0]))
     lines = summary.line_counts.lines
     rows = [(*code, number_cell(code[-1] / lines, ".1%")) for code in _codes(dict(counts))]
@@ -67,20 +82,6 @@ def _examples(corpus: str, manifest: Manifest) -> dict[str, dict[tuple[str, str]
             location = f"{rejected.source}:{rejected.line}"
             examples[error] = (location, *error, Cell(excerpt, "code"))
     return by_code
-
-
-def versions(summary: Summary) -> Html:
-    # Repairs have a section of their own.
-    notes = {
-        name: count for name, count in summary.notes.items() if name not in summary.repaired.by_code
-    }
-    return section("versions", summary, facts_of(summary).upgraded, _codes(notes))
-
-
-def hashes(summary: Summary) -> Html:
-    given = summary.sample_hash
-    recipes = sorted(given.by_recipe.items(), key=lambda item: -item[1])
-    return section("hashes", given, recipes, *_mismatches(summary))
 
 
 def _mismatches(summary: Summary) -> tuple[int, Table]:

@@ -66,7 +66,7 @@ _ANY = "any repair"
 _SUMMARY_SAYS = f"{SUMMARY} says"
 
 
-def _check_manifest(manifest: Manifest) -> Iterator[Problem]:
+def _check_manifest(manifest: Manifest) -> Problems:
     """Check the totals, the line counts of inputs, and whether parts have sources."""
     problems = Problems(MANIFEST)
     parts = manifest.parts
@@ -83,14 +83,14 @@ def _check_manifest(manifest: Manifest) -> Iterator[Problem]:
         problems.compare("manifest.total", name, said, total, other="its entries of parts give")
     for entry in manifest.inputs:
         _check_line_counts(problems, "manifest.line_counts", f"{entry.path}: {MANIFEST}", entry)
-    yield from problems
     tracked = has_sources(manifest)
+    difference = "expected no sources, by its options, found some"
+    if tracked:
+        difference = "expected sources, found none"
     for part in parts:
         if bool(part.sources) is not tracked:
-            difference = "expected no sources, by its options, found some"
-            if tracked:
-                difference = "expected sources, found none"
-            yield Problem(MANIFEST, None, "manifest.sources", f"{part.file}: {difference}")
+            problems.add("manifest.sources", f"{part.file}: {difference}")
+    return problems
 
 
 def _check_line_counts(
@@ -103,31 +103,34 @@ def _check_line_counts(
 
 
 def _check_summary(
-    corpus: str, manifest: Manifest, options: Options, statistics: Sequence[str] | None
-) -> tuple[Summary | None, list[Problem]]:
+    corpus: str,
+    manifest: Manifest,
+    options: Options,
+    statistics: Sequence[str] | None,
+    problems: Problems,
+) -> Summary | None:
     """Check `summary.json`, and return it if it can be read.
 
     `statistics` are path prefixes of the census and the counts of all parts; None if a part is
     missing or invalid.
     """
-    problems = Problems(SUMMARY)
     try:
         data = storage_of(corpus).read_all(summary_path(corpus, manifest))
         digest = sha256(data).hexdigest()
         problems.compare("file.sha256", "SHA-256", manifest.summary_sha256, digest)
         summary = Summary.from_json(data)
     except (FileNotFoundError, CorpusError):  # reported with the files, as missing or badly named
-        return None, []
+        return None
     except OSError as exc:
         problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
-        return None, list(problems)
+        return None
     except REFUSALS as exc:
         problems.add("summary.unreadable", f"is not a summary: {exc}")
-        return None, list(problems)
+        return None
     _check_counts(summary, manifest, problems)
     if statistics is not None:
         _check_statistics(summary, options, statistics, problems)
-    return summary, list(problems)
+    return summary
 
 
 def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> None:
@@ -212,7 +215,7 @@ def _plain(summary: Summary, options: Options) -> Any:
 
 def _check_rejects(
     corpus: str, listed: RejectsEntry, summary: Summary | None, inputs: Sequence[InputEntry]
-) -> Iterator[Problem]:
+) -> Problems:
     """Check the rejects file: its checksum, its lines, their order, and their counts."""
     path = join(corpus, listed.file)
     problems = Problems(listed.file)
@@ -247,28 +250,28 @@ def _check_rejects(
             for name in sorted({*said, *read}):
                 what = f"rejected lines {kind} {name}"
                 problems.compare("rejects.count", what, said[name], read[name], by)
-    yield from problems
+    return problems
 
 
 class Verification(Tabular, kw_only=True):
     """The result of checking a corpus."""
 
+    #: Its path, as given.
     corpus: str
-    """Its path, as given."""
+    #: Parts that were read.
     parts: int = 0
-    """Parts that were read."""
+    #: Records in these parts.
     records: int = 0
-    """Records in these parts."""
+    #: Size of the decompressed text.
     text_bytes: int = 0
-    """Size of the decompressed text."""
+    #: How long it took.
     seconds: float = 0.0
-    """How long it took."""
+    #: At most 20 per file one by one.
     problems: list[Problem] = []
-    """At most 20 per file one by one."""
+    #: Unreadable shards that `--skip-bad-shards` left out of the corpus.
     skipped: list[str] = []
-    """Unreadable shards that `--skip-bad-shards` left out of the corpus."""
+    #: Notices for the user.
     notices: list[str] = []
-    """Notices for the user."""
 
     @property
     def ok(self) -> bool:
@@ -361,7 +364,8 @@ def _check(
         else:
             reason = "because a part is missing or has invalid lines"
             result.notices.append(f"the statistics in {SUMMARY} were not checked, {reason}")
-        summary, of_summary = _check_summary(corpus, manifest, options, statistics)
+        of_summary = Problems(SUMMARY)
+        summary = _check_summary(corpus, manifest, options, statistics, of_summary)
     problems += of_summary
     if manifest.rejects is not None and manifest.rejects.file in regular:
         problems += _check_rejects(corpus, manifest.rejects, summary, manifest.inputs)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
-from itertools import repeat
+from itertools import pairwise, repeat
 from operator import lt
 from typing import Any
 
@@ -57,14 +57,14 @@ _HAS = "the file has"
 class Problem(msgspec.Struct, frozen=True):
     """A problem: its file and line, its kind, and what is wrong."""
 
+    #: Name in the corpus.
     file: str
-    """Name in the corpus."""
+    #: Its number, from 1; null if the problem concerns the whole file.
     line: int | None
-    """Its number, from 1; null if the problem concerns the whole file."""
+    #: See docs/codes.md#problems-of-a-corpus.
     kind: str
-    """See docs/codes.md#problems-of-a-corpus."""
+    #: Which file says what, and what is true.
     message: str
-    """Which file says what, and what is true."""
 
 
 def _spelled(value: Any) -> str:
@@ -202,24 +202,24 @@ class CheckTask(PartTask, frozen=True):
 class CheckedPart(msgspec.Struct):
     problems: Problems  # those of the file as a whole
     in_lines: Problems
-    text_bytes: int = 0
-    records: int = 0
-    first: bytes = b""
-    last: bytes = b""
+    text_bytes: int
+    records: int
+    first: bytes
+    last: bytes
     # Whether it was read to its end and all lines are records, so that its statistics can be
     # compared.
-    valid: bool = False
-    columns: Problems | None = None
-    sources: _CheckedSources | None = None
+    valid: bool
+    columns: Problems | None
+    sources: _CheckedSources | None
 
 
 def check_part(task: CheckTask) -> CheckedPart:
     """Check one part. Runs in a worker."""
     entry = task.part.entry
     options = task.options
-    checked = CheckedPart(Problems(entry.file), Problems(entry.file))
-    lines = _LineChecker(options, checked.in_lines)
-    problems = checked.problems
+    problems = Problems(entry.file)
+    in_lines = Problems(entry.file)
+    lines = _LineChecker(options, in_lines)
     # A wrong hash is an error in a corpus, unless given hashes were to be left as they are.
     mode: SampleHashMode = "fill" if options.sample_hash == "fill" else "verify"
     rules = JudgeSettings(
@@ -229,7 +229,7 @@ def check_part(task: CheckTask) -> CheckedPart:
     stats = ReadStats()
     text_digest = xxh3_128()
     is_read = False
-    with checked.in_lines.reading():
+    with in_lines.reading():
         problems.compare_file(task.part.path, entry)
         part = Slice(shard_at(task.part.path))
         for chunk in judge_slice(judge_of(rules), part, max_line_bytes=longest, stats=stats):
@@ -238,7 +238,7 @@ def check_part(task: CheckTask) -> CheckedPart:
         is_read = True
     text_hash = text_digest.hexdigest()
     if stats.bom:
-        checked.in_lines.add(
+        in_lines.add(
             "line.form", "expected a record at the start of the file, found a byte order mark", 1
         )
     tally = Tally()
@@ -246,26 +246,32 @@ def check_part(task: CheckTask) -> CheckedPart:
     outcomes = list(map(outcome_of, lines.rows))
     counts = PartCounts(tally)
     write_statistics(task.statistics, counts, lines.keys, outcomes, lines.contradictions())
-    checked.text_bytes = stats.text_bytes
-    checked.records = len(lines.rows)
-    checked.first = lines.first
-    checked.last = lines.last
-    checked.valid = is_read and lines.valid
+    records = len(lines.rows)
+    valid = is_read and lines.valid
     if is_read:
-        problems.compare("part.records", "records", entry.records, checked.records)
-        problems.compare("part.text_bytes", "bytes of text", entry.text_bytes, checked.text_bytes)
+        problems.compare("part.records", "records", entry.records, records)
+        problems.compare("part.text_bytes", "bytes of text", entry.text_bytes, stats.text_bytes)
         problems.compare("part.text_xxh3_128", "xxh3 of text", entry.text_xxh3_128, text_hash)
-        ends = (("first", lines.first), ("last", lines.last)) if checked.records else ()
+        ends = (("first", lines.first), ("last", lines.last)) if records else ()
         for name, key in ends:
             listed = msgspec.to_builtins(getattr(entry, name))
             read = msgspec.to_builtins(key_entry(key, options.sort_fields))
             for path, *values in differences(listed, read):
                 problems.compare(f"part.{name}", f"{name} key, {path}", *values)
-    if task.columns and checked.valid and text_hash == entry.text_xxh3_128:
-        checked.columns = _check_columns(task.columns, entry, lines.columns)
-    if task.sources:
-        checked.sources = _check_sources(task.sources, entry)
-    return checked
+    columns = None
+    if task.columns and valid and text_hash == entry.text_xxh3_128:
+        columns = _check_columns(task.columns, entry, lines.columns)
+    return CheckedPart(
+        problems,
+        in_lines,
+        stats.text_bytes,
+        records,
+        lines.first,
+        lines.last,
+        valid,
+        columns,
+        sources=_check_sources(task.sources, entry) if task.sources else None,
+    )
 
 
 def _check_columns(path: str, entry: PartEntry, builder: ColumnsBuilder) -> Problems:
@@ -324,17 +330,18 @@ class _LineChecker:
 
     def check(self, chunk: JudgedChunk) -> None:
         batch = chunk.batch
+        places = pairwise([0, *batch.ends])
+        texts = [bytes(chunk.normal[start:end]) for start, end in places]
         if batch.rejected or chunk.normal != chunk.data:
-            self._find_bad_lines(chunk)
+            self._find_bad_lines(chunk, texts)
         keys = [self._key_of(record) for record in batch.records]
         if not keys:
             return
         # Usually every key is greater than the one before. Only repeats have equal keys; then the
         # texts are compared.
         before = [self.last, *keys[:-1]]
-        texts = [_text(chunk, index) for index in range(len(keys))]
         if not all(map(lt, before, keys)):
-            self._check_order(before, keys, texts, batch.numbers)
+            self._check_order(list(zip(keys, texts, strict=True)), batch.numbers)
         self.first = self.first or keys[0]
         self.last = keys[-1]
         self._last_text = texts[-1]
@@ -345,13 +352,10 @@ class _LineChecker:
         self.keys += fields
         self.rows += rows
 
-    def _check_order(
-        self, before: list[bytes], keys: list[bytes], texts: list[bytes], numbers: Sequence[int]
-    ) -> None:
+    def _check_order(self, records: Sequence[tuple[bytes, bytes]], numbers: Sequence[int]) -> None:
         add = self._problems.add
-        previous_texts = [self._last_text, *texts[:-1]]
-        columns = zip(before, keys, previous_texts, texts, numbers, strict=True)
-        for low, high, previous, text, number in columns:
+        pairs = pairwise([(self.last, self._last_text), *records])
+        for ((low, previous), (high, text)), number in zip(pairs, numbers, strict=True):
             if low > high:
                 message = (
                     "expected a key greater than that of the previous record, found a smaller one"
@@ -382,7 +386,7 @@ class _LineChecker:
         self._compare_repeats()
         return self._contradictions
 
-    def _find_bad_lines(self, chunk: JudgedChunk) -> None:
+    def _find_bad_lines(self, chunk: JudgedChunk, texts: Sequence[bytes]) -> None:
         """Report the lines of a chunk that are not their own normal form."""
         batch = chunk.batch
         add = self._problems.add
@@ -397,15 +401,9 @@ class _LineChecker:
             if number not in seen:
                 message = f"expected a record, found {len(line):,} bytes of white space"
                 add("line.blank", message, number)
-        for index, number in enumerate(batch.numbers):
+        for number, normal in zip(batch.numbers, texts, strict=True):
             line = lines[number - chunk.line]
-            normal = _text(chunk, index)
             if line != normal:
                 same = _same_bytes(line, normal)
                 message = f"expected the normal form, found other text from byte {same:,}"
                 add("line.form", f"{message} of the line", number)
-
-
-def _text(chunk: JudgedChunk, index: int) -> bytes:
-    ends = chunk.batch.ends
-    return bytes(chunk.normal[ends[index - 1] if index else 0 : ends[index]])

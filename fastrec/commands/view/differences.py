@@ -8,7 +8,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from itertools import takewhile
+from os.path import commonprefix
 
 LONGEST = 20_000  # characters of each text that are compared
 _WORDS = re.compile(r"\w+\s*|\s+|[^\w\s]\s*")
@@ -28,8 +28,8 @@ def differences(left: str, right: str) -> list[Piece]:
     [('It is ', 'It is '), ('42', '43'), ('.', '.')]
     """
     a, b = (_WORDS.findall(text[:LONGEST]) for text in (left, right))
-    start = _common(a, b)
-    end = _common(a[start:][::-1], b[start:][::-1])
+    start = len(commonprefix((a, b)))  # noqa: RUF071 - of lists
+    end = len(commonprefix((a[start:][::-1], b[start:][::-1])))  # noqa: RUF071
     a_rest = a[start : len(a) - end]
     b_rest = b[start : len(b) - end]
     matcher = SequenceMatcher(None, a_rest, b_rest, autojunk=len(b_rest) > _MOST_WORDS)
@@ -40,11 +40,6 @@ def differences(left: str, right: str) -> list[Piece]:
             blocks.append((start + i, start + j, length))
     blocks.append((len(a) - end, len(b) - end, end))
     return list(_pieces(a, b, blocks))
-
-
-def _common(a: Sequence[str], b: Sequence[str]) -> int:
-    """How many words both begin with."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
 
 
 def _pieces(

@@ -33,7 +33,7 @@ def group_page(
         by=by,
         conditions=[("where", condition) for condition in where],
         fields=(*fields, *_COMPUTED),
-        **{"pictures": "", "groups": (), "results": None, "clusters": None, **shown},
+        **shown,
     )
 
 

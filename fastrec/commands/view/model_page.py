@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from heapq import nlargest
 from statistics import fmean
 
@@ -69,7 +69,7 @@ def model_page(
         other_models=others[:MOST],
         results=results,
         picture=picture,
-        behind=rows_behind(site, index, queries, names),
+        behind=rows_behind(site, index, queries, model, names),
         errors=_errors(index, queries),
         costs=find_costs(index, prices, queries) if prices else [],
         confidence=confidence,
@@ -125,14 +125,14 @@ _Rows = list[tuple[Cell | str | float | None, ...]]
 
 
 def rows_behind(
-    site: Site, index: QuestionTable, queries: Iterable[Query], others: Sequence[str]
+    site: Site, index: QuestionTable, queries: Iterable[Query], model: str, others: Iterable[str]
 ) -> _Rows:
-    """The questions on which the only model of queries is most behind others, and by how much."""
+    """The questions on which a model is most behind others, and by how much."""
+    models = (model, *others)
     gaps: list[tuple[float, float, Query, str]] = []
     for query in queries:
         scope = index.scope(query)
         sign = -1 if scope and scope.lower_is_better else 1
-        models = (*query.models, *others)
         for name, (own, *values) in value_rows(index, query, models).items():
             known = [float(value) for value in values if value is not None]
             if own is not None and known:
@@ -141,11 +141,10 @@ def rows_behind(
     for gap, own, query, name in nlargest(_WORST, gaps, key=lambda gap: gap[0]):
         question = index.row(query, name)
         if gap > 0 and question:
-            shown = tuple(map(AnswerName, (*query.models, *others)))
-            state = PageState(query=all_questions(query), show=shown)
+            state = PageState(query=all_questions(query), show=tuple(map(AnswerName, models)))
             title = f"{question.evaluation_name} · {question.sample_id}"
             link = Cell(title, href=site.questions(state)(name))
-            numbers = (number_cell(number, ".3f") for number in (own, gap))
+            numbers = number_cell(own, ".3f"), number_cell(gap, ".3f")
             rows.append((link, *numbers, question.excerpt))
     return rows
 

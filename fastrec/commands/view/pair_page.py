@@ -29,15 +29,14 @@ def pair_page(site: Site, index: QuestionTable, shown: Query) -> Html:
             title = title_of(scope.evaluation_name, scope.metric, metrics[scope.evaluation_name])
             chosen = replace(query, models=(a, b), where=shown.where, sort="hardest")
             found = _test(index, scope, chosen)
-            link = Cell(title, href=site.query(chosen))
-            rows[link] = _cells(site, scope, chosen, found)
+            cells = _cells(site, scope, chosen, found)
+            rows[Cell(title, href=site.query(chosen))] = cells
             queries.append(query)
             if found.p is not None:
-                p_values.append((link, found.p))
+                p_values.append((cells, found.p))
     adjusted = benjamini_hochberg([p for _, p in p_values])
-    for (link, _), p in zip(p_values, adjusted, strict=True):
-        rows[link]["p, adjusted"] = Cell(f"{p:.3g}")
-    of_a, of_b = ([replace(query, models=(model,)) for query in queries] for model in (a, b))
+    for (cells, _), p in zip(p_values, adjusted, strict=True):
+        cells["p, adjusted"] = Cell(f"{p:.3g}")
     return site.page(
         "pair",
         "Two models",
@@ -45,8 +44,8 @@ def pair_page(site: Site, index: QuestionTable, shown: Query) -> Html:
         a=a,
         b=b,
         results=cells_table("evaluation", rows),
-        behind_a=rows_behind(site, index, of_b, (a,)),
-        behind_b=rows_behind(site, index, of_a, (b,)),
+        behind_a=rows_behind(site, index, queries, b, (a,)),
+        behind_b=rows_behind(site, index, queries, a, (b,)),
     )
 
 

@@ -4,10 +4,10 @@ Answers are cards if they are few, else a list that unfolds. Two of them can be 
 differences, word by word.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -78,18 +78,15 @@ def numbered(
     `ends` are those of the scale of a graded metric.
     """
     answers = list(answers)
-    by_model: dict[str, list[tuple[Answer, str]]] = {}
+    by_model = defaultdict[str, list[tuple[Answer, str, Any, Transcript]]](list)
     for answer, score in zip(answers, even_scores(answer.score for answer in answers), strict=True):
-        by_model.setdefault(answer.model_id, []).append((answer, score))
+        record = decoded(answer.line)
+        by_model[answer.model_id].append((answer, score, record, transcript_of(record)))
     shown = []
-    for model, scored in by_model.items():
-        records = [decoded(answer.line) for answer, _ in scored]
-        transcripts = list(map(transcript_of, records))
-        trials = tell_apart(
-            [trial_of(answer, said) for (answer, _), said in zip(scored, transcripts, strict=True)]
-        )
-        rows = zip(scored, records, transcripts, trials, are_unique(trials), strict=True)
-        for number, ((answer, score), record, transcript, trial, is_unique) in enumerate(rows, 1):
+    for model, own in by_model.items():
+        trials = tell_apart([trial_of(answer, said) for answer, _, _, said in own])
+        rows = zip(own, trials, are_unique(trials), strict=True)
+        for number, ((answer, score, record, transcript), trial, is_unique) in enumerate(rows, 1):
             shown.append(
                 NumberedAnswer(
                     name=AnswerName(model, number),
@@ -98,7 +95,7 @@ def numbered(
                     score=score,
                     share=_place(answer, ends) if ends else None,
                     label=labels.label_of(record) if labels else None,
-                    total=len(scored),
+                    total=len(own),
                     trial=trial,
                     can_label=is_unique and not answer.error,
                 )
@@ -192,7 +189,7 @@ def question_page(here: Asked, labels: Labeller | None) -> Html:
             index, query, lambda metric: here.to(query=replace(query, metric=metric))
         ),
         tally=facts,
-        first=first[0] if first else None,
+        first=first,
         query_pairs=query_pairs(query),
         answers=answers,
         compared=differences(*(answer.transcript.final_text for answer in answers[:2]))

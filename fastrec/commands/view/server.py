@@ -13,6 +13,7 @@ Every response, an error too, has headers that forbid scripts, styles and reques
 own, framing, and storing. Pages are made in threads, so they may wait for parts.
 """
 
+import os
 import re
 import secrets
 import socket
@@ -106,28 +107,29 @@ class _Guard:
 
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":  # else a web socket: not one of ours
-            problem = self._problem(scope, Headers(scope=scope))
-            app = _refusal(*problem) if problem else self._app
+            app = self._refused(scope) or self._app
             await app({**scope, "root_path": f"/{self._token.decode()}"}, receive, send)
 
-    def _problem(self, scope: HttpScope, headers: Headers) -> tuple[int, str, str] | None:
-        """The status and the reason why a request is refused, and which methods are allowed."""
+    def _refused(self, scope: HttpScope) -> Response | None:
+        """The answer to a request that is refused."""
+        headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         method = scope["method"]
         token, slash, page = scope["path"][1:].encode("utf-8", "replace").partition(b"/")
         allowed = "POST" if self._can_label and page.startswith(b"label/") else "GET, HEAD"
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
-            return 403, "This server answers only to 127.0.0.1 and localhost.", allowed
+            return _refusal(403, "This server answers only to 127.0.0.1 and localhost.")
         if method not in allowed.split(", "):
             methods = allowed.replace(", ", " and ")
-            return 405, f"This server only shows things: it answers {methods}.", allowed
+            reason = f"This server only shows things: it answers {methods}."
+            return _refusal(405, reason, allow=allowed)
         if not secrets.compare_digest(token, self._token):
-            return 403, "The address lacks the right token.", allowed
+            return _refusal(403, "The address lacks the right token.")
         is_own = headers.getlist("origin") == [f"http://{hosts[0].lower()}"]
         is_same_site = headers.get("sec-fetch-site", "same-origin") == "same-origin"
         if method == "POST" and not (is_own and is_same_site):
-            return 403, "Labels come from pages of this server only.", allowed
-        return None if slash else (404, "There is no such page.", allowed)
+            return _refusal(403, "Labels come from pages of this server only.")
+        return None if slash else _refusal(404, "There is no such page.")
 
 
 class _Protocol(H11Protocol):
@@ -147,9 +149,8 @@ class _Protocol(H11Protocol):
         self.transport.close()
 
 
-def _refusal(status: int, reason: str, allowed: str = "") -> Response:
-    page = render_template("view/refusal.html", reason=reason)
-    return HTMLResponse(page, status, {"allow": allowed} if status == 405 else None)
+def _refusal(status: int, reason: str, **headers: str) -> Response:
+    return HTMLResponse(render_template("view/refusal.html", reason=reason), status, headers)
 
 
 _TYPES = {"page.css": "text/css", "page.js": "text/javascript"}
@@ -193,7 +194,6 @@ class _Pages:
         self._primary = primary
         self._prices = prices
         self.background = Background()
-        self._scopes = {(scope.evaluation_name, scope.metric): scope for scope in index.scopes}
         self._opened = lru_cache(_KEPT)(self._open)
         self._stats = lru_cache(_KEPT)(_stats_of)
         self._site = Site(root, shown(last_name(index.corpus)), can_label=labels is not None)
@@ -238,15 +238,15 @@ class _Pages:
         if any(value == "" and key != "metric" for key, value in _parameters(request)):
             # A form sends empty fields, too.
             return RedirectResponse(self._site.table(state), 303)
-        status = 200
+        page = Page(total=0, rows=[])
+        problem = ""
         try:
-            page: Page | str = self._index_of(state.query).page(
-                state.query, (state.page - 1) * state.size, state.size
-            )
+            first = (state.page - 1) * state.size
+            page = self._index_of(state.query).page(state.query, first, state.size)
         except UsageError as exc:  # a condition is wrong, or no record matches it
-            page = str(exc)
-            status = 400
-        return _html(table_page(self._site, self._index, scope, state, page), status)
+            problem = str(exc)
+        html = table_page(self._site, self._index, scope, state, page, problem=problem)
+        return _html(html, 400 if problem else 200)
 
     def download(self, request: Request) -> Response:
         """Send the records of the questions of a table, of the models that count."""
@@ -372,7 +372,7 @@ class _Pages:
     def _state(self, request: Request) -> tuple[PageState, Scope]:
         """The state of a page, and the scope that it names."""
         state = state_of(_parameters(request))
-        scope = self._scopes.get((state.query.evaluation_name, state.query.metric))
+        scope = self._index.scope(state.query)
         if scope is None:
             raise _MissingError("This corpus has no such evaluation and metric.")
         return state, scope
@@ -561,14 +561,10 @@ class View:
 
 def _listen(port: int) -> socket.socket:
     """Open a socket that only this machine can reach."""
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((_HOST, port))
-        listening.listen()
+        return socket.create_server((_HOST, port))
     except OSError as exc:
-        listening.close()
+        reason = os.strerror(exc.errno or 0)
         raise UsageError(
-            f"port {port} cannot be used: {exc.strerror}; give another --port, or none"
+            f"port {port} cannot be used: {reason}; give another --port, or none"
         ) from exc
-    return listening

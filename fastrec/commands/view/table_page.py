@@ -17,7 +17,7 @@ from fastrec.commands.view.addresses import (
     Site,
     all_questions,
     number_text,
-    query_pairs,
+    state_pairs,
 )
 from fastrec.errors import counted
 from fastrec.pages.html import Html
@@ -79,19 +79,17 @@ def found_page(
 
 
 _MOST_KEYS = 4  # columns of metadata
+# What the form has fields for, and what does not stay.
 _FIELDS = {"text", "in", "where", "which", "right", "wrong", "least", "most", "model"}
+_OF_PAGE = {"page", "show", "differences", "whole"}
 
 
 def table_page(
-    site: Site, index: QuestionTable, scope: Scope, state: PageState, shown_page: Page | str
+    site: Site, index: QuestionTable, scope: Scope, state: PageState, page: Page, *, problem: str
 ) -> Html:
     """Show one page of the table, or why there is none, with filters and links to other pages."""
     query = state.query
-    problem = shown_page if isinstance(shown_page, str) else None
-    page = Page(total=0, rows=[]) if isinstance(shown_page, str) else shown_page
-    hidden = [(name, value) for name, value in query_pairs(query) if name not in _FIELDS]
-    if state.size != PAGE_SIZE:
-        hidden.append(("size", str(state.size)))
+    hidden = [pair for pair in state_pairs(state) if pair[0] not in _FIELDS | _OF_PAGE]
     used = {key for row in page.rows for key in row.metadata}
     keys = [key for key in dict.fromkeys(key for key, _ in index.fields) if key in used]
     keys = keys[:_MOST_KEYS]

@@ -31,7 +31,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -43,7 +43,6 @@ from fastrec.harnesses.helm.sample import (
     LANGUAGE_MODELING,
     METHOD,
     Entry,
-    LogObject,
     LogSlice,
     MetricName,
     Perturbation,
@@ -70,8 +69,11 @@ from fastrec.harnesses.log import (
     by_folder,
 )
 from fastrec.harnesses.values import (
+    JsonObject,
+    LogObject,
     OptionalInt,
     Texts,
+    as_object,
     decoder,
     explaining,
     number_of,
@@ -142,23 +144,11 @@ class AggregateStat(Stat):
     name: AggregateName
 
 
-class AdapterSpec(LogObject):
-    method: str = ""
-    model: str = ""
-    model_deployment: str = ""
-
-
 class RunSpec(LogObject):
-    """Also a scenario, which has a name only."""
+    """A run, a scenario, which has only a name, or `scenario_state.json` without its requests."""
 
-    name: str
-    adapter_spec: AdapterSpec | None = None
-
-
-class Envelope(LogObject):
-    """`scenario_state.json` without its requests."""
-
-    adapter_spec: AdapterSpec | None = None
+    name: str = ""
+    adapter_spec: JsonObject | None = None
 
 
 def labels_of(perturbations: Iterable[str]) -> Texts:
@@ -187,7 +177,7 @@ def plan(log: Log) -> LogPlan:
     uses = _scan_entries(log.paths["per_instance_stats"], scan, labels)
     run = _run_of(log, scan)
     per_request = run.metadata.get(METHOD) == LANGUAGE_MODELING and scan.count > len(scan.slice_of)
-    stats = _read(log, "stats", list[AggregateStat])
+    stats = _read(log, "stats", _decode_stats)
     aggregates, not_compared, expected = _compare(stats or (), uses, labels, per_request)
     empty = frozenset(name for name, use in uses.items() if not use.by_trial)
     return LogPlan(
@@ -227,14 +217,15 @@ _LATEST = 1 << 40  # seconds since 1970
 
 _decode_request = decoder(RequestKey)
 _decode_entry = decoder(Entry)
-_decode_envelope = decoder(Envelope)
+_decode_spec = decoder(RunSpec)
+_decode_stats = decoder(list[AggregateStat])
 
 
 class Scan(msgspec.Struct):
     requests: SliceRanges = msgspec.field(default_factory=SliceRanges)
     entries: SliceRanges = msgspec.field(default_factory=SliceRanges)
     count: int = 0  # of requests
-    adapter: AdapterSpec | None = None
+    adapter: JsonObject | None = None  # how instances became requests
     slice_of: dict[int, int] = {}  # slices of samples, by the hash of their key
     unmatched: set[int] = set()  # hashes of keys of scores that no request has
     started: OptionalInt = None  # when the earliest request was sent
@@ -270,7 +261,7 @@ def _scan_requests(log: Log, scan: Scan) -> None:
             if sent and 0 < sent < _LATEST and (scan.started is None or sent < scan.started):
                 scan.started = int(sent)
     with explaining(path, FOREIGN):
-        scan.adapter = _decode_envelope(states.envelope).adapter_spec
+        scan.adapter = _decode_spec(states.envelope).adapter_spec
 
 
 def _scan_entries(path: str, scan: Scan, labels: Texts) -> dict[str, MetricUse]:
@@ -299,19 +290,20 @@ _MODEL = r"(?<=[:,])model(?:_deployment)?=([^,]*)(?:,|$)"
 
 
 def _run_of(log: Log, scan: Scan) -> RunInfo:
-    spec = _read(log, "run_spec", RunSpec) or RunSpec("")
-    scenario = _read(log, "scenario", RunSpec) or RunSpec("")
-    adapter = scan.adapter or spec.adapter_spec or AdapterSpec()
+    spec = _read(log, "run_spec", _decode_spec) or RunSpec()
+    scenario = _read(log, "scenario", _decode_spec) or RunSpec()
+    adapter = as_object(scan.adapter or spec.adapter_spec)
     task = re.sub(_MODEL, "", spec.name).rstrip(":,") or scenario.name
     in_name = re.search(_MODEL, spec.name)
-    model = adapter.model or adapter.model_deployment or (in_name[1] if in_name else "")
+    deployment = adapter.text("model_deployment")
+    model = adapter.text("model") or deployment or (in_name[1] if in_name else "")
     for what, value in (("task", task), ("model", model)):
         if not value:
             raise LogError(log.path, f"does not say its {what}")
     metadata = {
         "scenario": scenario.name,
-        METHOD: adapter.method,
-        "model_deployment": adapter.model_deployment,
+        METHOD: adapter["method"],
+        "model_deployment": deployment,
     }
     return RunInfo(
         task=task,
@@ -321,9 +313,9 @@ def _run_of(log: Log, scan: Scan) -> RunInfo:
     )
 
 
-def _read(log: Log, role: str, kind: Any) -> Any:
+def _read(log: Log, role: str, decode: Callable[[bytes], Any]) -> Any:
     path = log.paths.get(role)
-    return None if path is None else read_document(path, decoder(kind), FOREIGN)
+    return None if path is None else read_document(path, decode, FOREIGN)
 
 
 _PERTURBED = "perturbed"

@@ -10,6 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from math import inf
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,6 +22,7 @@ from fastrec.harnesses.log import (
     Log,
     RunInfo,
     Sample,
+    Samples,
     Score,
     extracted,
     tokens_of,
@@ -29,6 +31,7 @@ from fastrec.harnesses.log import (
 from fastrec.harnesses.transcripts import text_of
 from fastrec.harnesses.values import (
     JsonObject,
+    LogObject,
     OptionalInt,
     OptionalNumber,
     OptionalText,
@@ -58,10 +61,6 @@ LANGUAGE_MODELING = "language_modeling"
 
 # The description of a perturbation. All of it is its identity: one name may have several.
 Perturbation = dict[str, Any]
-
-
-class LogObject(msgspec.Struct, gc=False):
-    """An object of a log; keys that are not fields are skipped."""
 
 
 class Media(LogObject):
@@ -201,7 +200,7 @@ def canonical(perturbation: Perturbation) -> str:
     >>> canonical({"name": "typos", "prob": 0.1, "seed": None})
     '{"name":"typos","prob":0.1}'
     """
-    fields = {name: value for name, value in sorted(perturbation.items()) if value is not None}
+    fields = {name: value for name, value in perturbation.items() if value is not None}
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
@@ -270,7 +269,6 @@ def _media_text(media: MediaList | None) -> str:
 
 _EMPTY = "HELM has no value of this metric for this instance"
 _TOTALS = frozenset({"num_prompt_tokens", "num_output_tokens", "predicted_index"})
-_INFINITY = float("inf")
 
 # The scores of a sample, and the values of metrics in _TOTALS.
 _SampleScores = tuple[list[Score], dict[str, float]]
@@ -298,7 +296,7 @@ def _scores_of(
     for stat in stats:
         metric = known_metric_id(stat.name, label)
         mean = stat.mean
-        if mean.__class__ is float and -_INFINITY < mean < _INFINITY and metric not in scores:
+        if mean.__class__ is float and -inf < mean < inf and metric not in scores:
             scores[metric] = Score(metric, mean)  # nearly always
         elif metric not in log_slice.empty_metrics:
             score = _score(metric, stat)
@@ -428,7 +426,7 @@ def _performance_of(requests: Iterable[RequestState]) -> Performance | None:
     times = [state.result.request_time for state in requests if state.result]
     known = [time for time in times if time is not None]
     total = sum(known) * 1000
-    return Performance(generation_time_ms=total) if known and 0 <= total < _INFINITY else None
+    return Performance(generation_time_ms=total) if known and 0 <= total < inf else None
 
 
 def _predicted(totals: dict[str, float], texts: list[str]) -> OptionalInt:
@@ -477,7 +475,7 @@ _decode_requests = decoder(list[RequestState])
 _decode_entries = decoder(list[Entry])
 
 
-def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterable[Sample | str]:
+def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Samples:
     """Read the samples of a slice: requests and scores of the same key become one sample.
 
     Metrics depend on the perturbation and the split, so samples without scores get the metrics of

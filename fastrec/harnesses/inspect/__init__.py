@@ -35,16 +35,16 @@ from fastrec.harnesses.inspect.files import (
     sample_members,
     samples,
 )
-from fastrec.harnesses.inspect.messages import Failure, LogObject
 from fastrec.harnesses.inspect.sample import OLD_SCORE, LoggedSample, Scorer, Scoring, scores_in
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import Aggregate, Figures, Log, LogPlan, RunInfo, in_groups
 from fastrec.harnesses.metadata import row_of
 from fastrec.harnesses.values import (
+    Fields,
     JsonObject,
+    LogObject,
     Names,
     OptionalInt,
-    OptionalText,
     Texts,
     as_list,
     as_object,
@@ -59,133 +59,84 @@ __all__ = ["plan", "role_of", "samples"]
 # The header is `header.json`, `_journal/start.json`, or the document without its samples.
 
 
-class Named(LogObject):
-    name: OptionalText = None
-
-
-class Config(LogObject):
-    epochs: OptionalInt = None
-
-
-class ScorerSpec(LogObject):
-    name: str
-    metrics: Any = None
-
-
-class Spec(LogObject):
-    task: str
-    model: str
-    created: str
-    run_id: OptionalText = None
-    eval_id: OptionalText = None
-    dataset: Named | None = None
-    config: Config | None = None
-    packages: JsonObject | None = None
-    scorers: list[ScorerSpec] | None = None
-
-
-class Metric(LogObject):
-    name: str = ""
-    group: OptionalText = None  # the metric that has several values, of which this is one
-    value: Any = None
-
-
-class Entry(LogObject):
-    """The aggregates of one scorer, or of one key of its scores, by one reducer."""
-
-    name: str = ""
-    scorer: str = ""
-    reducer: OptionalText = None
-    unscored_samples: OptionalInt = None
-    scored_samples: OptionalInt = None
-    metrics: dict[str, Metric] = {}
-
-
-class Results(LogObject):
-    total_samples: OptionalInt = None
-    completed_samples: OptionalInt = None
-    logged_samples: OptionalInt = None
-    early_stopping: Any = None
-    scores: list[Entry] | None = None
-    scorer: Named | None = None  # instead of `scores`, with `metrics`, in logs of 2024
-    metrics: dict[str, Metric] | None = None
-
-
-class Header(LogObject):
-    eval: Spec
+class _Header(LogObject):
+    eval: JsonObject
     version: int = 2
     status: str = "started"
-    results: Results | None = None
-    error: Failure | None = None
-    invalidated: bool | None = None
+    results: JsonObject | None = None
+    error: JsonObject | None = None
+    invalidated: Any = None
 
+
+class Header(Fields):
     @property
     def expected_samples(self) -> OptionalInt:
         """The number of samples that the log should have.
 
         None if the run left out some that were planned.
         """
-        results = self.results
-        if self.status != "success" or results is None:
-            return None
-        is_partial = results.logged_samples is not None or results.early_stopping is not None
-        return None if is_partial else results.total_samples
+        results = as_object(self["results"])
+        is_partial = results["logged_samples"] is not None or results["early_stopping"] is not None
+        is_known = self["status"] == "success" and not is_partial
+        return results.count("total_samples") if is_known else None
 
     @property
-    def entries(self) -> list[Entry]:
-        results = self.results
-        if results is None:
-            return []
-        if results.scores is None and results.scorer is not None:
-            name = results.scorer.name or ""
-            return [Entry(name=name, scorer=name, metrics=results.metrics or {})]
-        return results.scores or []
+    def entries(self) -> list[Fields]:
+        """The aggregates of each scorer, or of each key of its scores, by one reducer."""
+        results = as_object(self["results"])
+        if results["scores"] is None and results["scorer"] is not None:  # in logs of 2024
+            name = results["scorer.name"]
+            return [Fields(name=name, scorer=name, metrics=results["metrics"])]
+        return results.objects("scores")
 
     @property
     def old_score_name(self) -> str:
         """The scorer of samples with `score` instead of `scores`."""
-        return (self.entries[0].name if self.entries else "") or OLD_SCORE
+        return next((entry.text("name") for entry in self.entries), "") or OLD_SCORE
 
 
-_decode_header = decoder(Header)
+_decode_header = decoder(_Header)
 
 _SHOWN = 200
 # Reducers that do not change the score of a single epoch.
-_SAME_FOR_ONE = (None, "", "mean", "median", "mode", "max")
-_SAME_FOR_ALL = (None, "", "mean")
+_SAME_FOR_ONE = ("", "mean", "median", "mode", "max")
+_SAME_FOR_ALL = ("", "mean")
 
 
 Seen = Mapping[str, Any]  # the scorers that a sample has scores of, each with its score
 
 
 def _run_of(header: Header, seen: Seen) -> RunInfo:
-    spec = header.eval
+    spec = as_object(header["eval"])
     metadata = {
-        "eval_id": spec.eval_id,
-        "run_id": spec.run_id,
-        "dataset": (spec.dataset.name if spec.dataset else None),
+        "eval_id": spec["eval_id"],
+        "run_id": spec["run_id"],
+        "dataset": spec["dataset.name"],
     }
     lower = (
         _resolve(entry, seen)
         for entry in header.entries
-        if any((row := row_of("inspect", name)) and row.lower for name in entry.metrics)
+        if any(
+            (row := row_of("inspect", name)) and row.lower for name in as_object(entry["metrics"])
+        )
     )
     return RunInfo(
-        task=spec.task,
-        model=spec.model,
-        started=spec.created,
-        version=str((spec.packages or {}).get("inspect_ai", "")),
+        task=spec["task"],
+        model=spec["model"],
+        started=spec["created"],
+        version=spec.text("packages.inspect_ai"),
         metadata=spelled(metadata),
         lower_is_better=frozenset(f"{scorer}:{key}" if key else scorer for scorer, key in lower),
     )
 
 
 def _notes_of(header: Header) -> list[str]:
-    if header.status in ("success", "started"):
-        return ["the run did not finish"] if header.status == "started" else []
-    message = " ".join(header.error.message.split()) if header.error else ""
+    status = header["status"]
+    if status in ("success", "started"):
+        return ["the run did not finish"] if status == "started" else []
+    message = " ".join(header.text("error.message").split())
     reason = f": {message[:_SHOWN]}" + ("…" if len(message) > _SHOWN else "") if message else ""
-    return [f"the run ended with status {header.status}{reason}"]
+    return [f"the run ended with status {status}{reason}"]
 
 
 def _scores_seen(samples: Iterable[LoggedSample], old_name: str) -> Seen:
@@ -208,10 +159,10 @@ def _scorers_of(header: Header, seen: Seen) -> dict[str, Scorer]:
         if key and key not in known:
             known.append(key)
     if not keys:
-        for declared in header.eval.scorers or ():
-            name = declared.name.rpartition("/")[2]
+        for declared in header.objects("eval.scorers"):
+            name = declared.text("name").rpartition("/")[2]
             if not seen or name in seen:
-                keys[name] = _declared_keys(declared.metrics)
+                keys[name] = _declared_keys(declared["metrics"])
     keys = keys or {name: [] for name in seen}
     return {
         name: Scorer(name, tuple(own_keys) or _keys(seen, name), is_complete=bool(own_keys))
@@ -223,12 +174,14 @@ def figures_of(header: Header, seen: Seen) -> Figures:
     """The means that the records have to reproduce, and why the other figures are not compared."""
     means: list[Aggregate] = []
     not_compared: Texts = {}
-    epochs = (header.eval.config.epochs if header.eval.config else None) or 1
+    epochs = header.count("eval.config.epochs") or 1
     for entry in header.entries:
         scorer, key = _resolve(entry, seen)
         metric = f"{scorer}:{key}" if key else scorer
-        for name, figure in entry.metrics.items():
-            label = f"{metric}/{name}" + (f" ({entry.reducer})" if entry.reducer else "")
+        reducer = entry.text("reducer")
+        for name, stated in as_object(entry["metrics"]).items():
+            figure = as_object(stated)
+            label = f"{metric}/{name}" + (f" ({reducer})" if reducer else "")
             reason = _why_not(figure, entry, header, epochs)
             if (
                 not reason
@@ -239,45 +192,47 @@ def figures_of(header: Header, seen: Seen) -> Figures:
             if reason:
                 not_compared[label] = reason
             else:
-                count = entry.scored_samples if epochs == 1 else None
+                count = entry.count("scored_samples") if epochs == 1 else None
                 same = _SAME_FOR_ONE if epochs == 1 else _SAME_FOR_ALL
-                reducer = "" if entry.reducer in same else entry.reducer or ""
-                means.append(Aggregate(metric, label, float(figure.value), count, reducer))
+                used = "" if reducer in same else reducer
+                means.append(Aggregate(metric, label, float(figure["value"]), count, used))
     return means, not_compared
 
 
-def _why_not(figure: Metric, entry: Entry, header: Header, epochs: int) -> str:
+def _why_not(figure: Fields, entry: Fields, header: Header, epochs: int) -> str:
     """Say why a figure cannot be compared with the mean of all scores; empty if it can."""
-    if not isinstance(figure.value, int | float) or not math.isfinite(figure.value):
+    value = figure["value"]
+    if not isinstance(value, int | float) or not math.isfinite(value):
         return "the log has no number for it"
-    name = figure.name.removeprefix("inspect_ai/")
-    if name not in ("accuracy", "mean") or figure.group:
-        return f"{figure.group or name or 'it'} is not the mean of all scores"
-    if entry.reducer not in _SAME_FOR_ALL and reducer_of(str(entry.reducer))[0] not in REDUCERS:
-        return f"the epochs are reduced by {entry.reducer}"
-    results = header.results or Results()
-    is_partial = bool(entry.unscored_samples) or (results.completed_samples or 0) < (
-        results.total_samples or 0
-    )
+    name = figure.text("name").removeprefix("inspect_ai/")
+    if name not in ("accuracy", "mean") or figure["group"]:
+        return f"{figure['group'] or name or 'it'} is not the mean of all scores"
+    reducer = entry.text("reducer")
+    if reducer not in _SAME_FOR_ALL and reducer_of(reducer)[0] not in REDUCERS:
+        return f"the epochs are reduced by {reducer}"
+    completed = header.count("results.completed_samples") or 0
+    total = header.count("results.total_samples") or 0
+    is_partial = entry["unscored_samples"] or completed < total
     if epochs > 1 and is_partial:
         return (
             "some samples lack scores of some epochs, so the mean of their means is not the "
             "mean of all scores"
         )
-    return "the log has invalidated samples, which have no score here" * bool(header.invalidated)
+    return "the log has invalidated samples, which have no score here" * bool(header["invalidated"])
 
 
-def _resolve(entry: Entry, seen: Seen) -> tuple[str, str]:
+def _resolve(entry: Fields, seen: Seen) -> tuple[str, str]:
     """The scorer of an entry, and the key of its scores, which is empty if they are not dicts."""
-    if entry.name in seen:
-        return entry.name, ""
-    if entry.name in _keys(seen, entry.scorer):
-        return entry.scorer, entry.name
-    owners = [scorer for scorer in seen if entry.name in _keys(seen, scorer)]
+    name = entry.text("name")
+    scorer = entry.text("scorer") or name
+    if name in seen:
+        return name, ""
+    owners = [owner for owner in seen if name in _keys(seen, owner)]
+    if scorer in owners:
+        return scorer, name
     if len(owners) == 1:
-        return owners[0], entry.name
-    scorer = entry.scorer or entry.name
-    return (scorer, "") if entry.name == scorer or "*" in entry.name else (scorer, entry.name)
+        return owners[0], name
+    return (scorer, "") if name == scorer or "*" in name else (scorer, name)
 
 
 def _declared_keys(metrics: Any) -> list[str]:
@@ -357,12 +312,15 @@ def _plan_document(path: str) -> LogPlan:
 
 def _decoded(path: str, what: str, text: bytearray) -> Header:
     with explaining(path, f"{what} is not the header of a log"):
-        header = _decode_header(text)
-    if not 1 <= header.version <= _LAST_VERSION:
+        header = Header(msgspec.structs.asdict(_decode_header(text)))
+        given = {name for name, value in header["eval"].items() if isinstance(value, str)}
+        if lacking := {"task", "model", "created"} - given:
+            raise ValueError(f"it lacks `eval.{min(lacking)}`")
+    version = header["version"]
+    if not 1 <= version <= _LAST_VERSION:
         raise LogError(
             path,
-            f"has version {header.version} of the log format, and fastrec knows up to "
-            f"{_LAST_VERSION}",
+            f"has version {version} of the log format, and fastrec knows up to {_LAST_VERSION}",
         )
     return header
 
@@ -370,9 +328,9 @@ def _decoded(path: str, what: str, text: bytearray) -> Header:
 def _plan(path: str, header: Header, slices: list[LogSlice]) -> LogPlan:
     found = (sample for log_slice in slices for sample, _ in logged_samples(path, log_slice))
     seen = _scores_seen(islice(found, _LOOK_AT), header.old_score_name)
-    completed = header.results.completed_samples if header.results else None
+    completed = header.count("results.completed_samples")
     counts_failed = completed is not None and any(
-        (entry.scored_samples or 0) + (entry.unscored_samples or 0) > completed
+        sum(entry.count(f"{kind}scored_samples") or 0 for kind in ("", "un")) > completed
         for entry in header.entries
     )
     scoring = Scoring(_scorers_of(header, seen), header.old_score_name, counts_failed)

@@ -27,19 +27,19 @@ import zstandard
 
 from fastrec.errors import LogError, is_out_of_memory
 from fastrec.harnesses.files import open_plain
-from fastrec.harnesses.inspect.messages import Attachments, LoggedMessage, LogObject
-from fastrec.harnesses.inspect.sample import LoggedSample, Parts, Scoring, SlowSample, sample_of
+from fastrec.harnesses.inspect.messages import Attachments, LoggedMessage
+from fastrec.harnesses.inspect.sample import LoggedSample, Parts, Scoring, sample_of
 from fastrec.harnesses.log import Log, RunInfo, Sample
 from fastrec.harnesses.values import (
     REFUSALS,
     Buffer,
-    JsonObject,
+    LogObject,
     Names,
     OptionalText,
     Texts,
+    decode_object,
     decoder,
     explaining,
-    finite,
 )
 from fastrec.storage.base import Reader, ReaderFile, read_at
 
@@ -175,13 +175,12 @@ class SampleEvents(LogObject):
 
 _CHUNK = re.compile(
     r"(samples/.+_epoch_\d+)/"
-    r"(sample|metadata|skeleton|(messages|events|calls|attachments)/(\d+|stats|uuids))\.json",
+    r"(sample|metadata|skeleton|(?:messages|events|calls|attachments)/(?:stats|uuids|(?=\d)))"
+    r"(\d*)\.json",
     re.DOTALL,
 )
-_decode_sample = decoder(SlowSample)
-_decode_fast = msgspec.json.Decoder(LoggedSample).decode
+_decode_sample = decoder(LoggedSample)
 _decode_messages = decoder(list[LoggedMessage])
-_decode_metadata = decoder(JsonObject)
 _decode_texts = decoder(list[str])
 _decode_attachments = decoder(SampleAttachments)
 _decode_events = decoder(SampleEvents)
@@ -211,31 +210,30 @@ class SampleMembers(msgspec.Struct, frozen=True):
 
 def sample_members(members: Mapping[str, ZipInfo]) -> tuple[list[SampleMembers], int]:
     """Return the members of each sample, and the number of chunked samples cut short."""
-    whole: Texts = {}
-    # by sample and kind: the members in a sequence, each with its number
-    parts: defaultdict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
+    # by sample and kind: the members, each with its number if they are a sequence
+    kinds: defaultdict[str, defaultdict[str, dict[int, str]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
     for name in members:
         chunk = _CHUNK.fullmatch(name)
         if chunk is not None:
-            sample, file, sequence, number = chunk.groups()
-            if file == "sample":
-                whole[sample] = name
-            is_numbered = sequence is not None and number.isdecimal()
-            kind, order = (sequence, int(number)) if is_numbered else (file, 0)
-            parts[sample, kind].append((order, name))
+            sample, kind, number = chunk.groups()
+            kinds[sample][kind][int(number or 0)] = name
         elif name.startswith("samples/") and name.endswith(".json"):
-            whole[name] = name
-    cut_short = {sample for sample, _ in parts} - whole.keys()
+            kinds[name]["sample"][0] = name
     samples = []
-    for sample, name in whole.items():
-        messages, attachments, metadata = (
-            tuple(part for _, part in sorted(parts[sample, kind]))
-            for kind in ("messages", "attachments", "metadata")
-        )
-        size = sum(members[part].file_size for part in (name, *messages, *attachments, *metadata))
-        has_events = (sample, "events") in parts
-        samples.append(SampleMembers(name, size, messages, attachments, metadata, has_events))
-    return samples, len(cut_short)
+    for parts in kinds.values():
+        if parts["sample"]:
+            messages, attachments, metadata = (
+                tuple(part for _, part in sorted(parts[kind].items()))
+                for kind in ("messages/", "attachments/", "metadata")
+            )
+            (name,) = parts["sample"].values()
+            read = (name, *messages, *attachments, *metadata)
+            size = sum(members[part].file_size for part in read)
+            has_events = bool(parts["events/"])
+            samples.append(SampleMembers(name, size, messages, attachments, metadata, has_events))
+    return samples, len(kinds) - len(samples)
 
 
 class LogSlice(msgspec.Struct, frozen=True):
@@ -289,7 +287,7 @@ def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> 
     for text in texts:
         pool += _decode_messages(text)
     for name in members.metadata:
-        sample.metadata = _decode_metadata(archive.read(name))
+        sample.metadata = decode_object(archive.read(name))
     if members.has_events:
         sample.events = msgspec.Raw(b"[0]")  # they are not read
     for start, end in sample.message_refs or ():
@@ -352,10 +350,6 @@ def _check_memory(text: Buffer) -> None:
 
 def decode_sample(text: Buffer) -> LoggedSample:
     _check_memory(text)
-    with suppress(*REFUSALS):
-        return _decode_fast(text)
-    with suppress(*REFUSALS):
-        return _decode_fast(finite(text))
     return _decode_sample(text)
 
 

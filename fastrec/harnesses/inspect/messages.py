@@ -23,15 +23,11 @@ import msgspec
 from msgspec import UNSET
 
 from fastrec.harnesses.transcripts import arguments_in, arguments_of
-from fastrec.harnesses.values import JsonObject, OptionalText, Texts, spell
+from fastrec.harnesses.values import JsonObject, LogObject, OptionalText, Texts, spell
 from fastrec.schemas.newest import Message, ToolCall
 
 # The decoder skips fields of a log that no Struct names, above all `events`, which are most of the
 # text. Fields whose type varied between versions of Inspect are `Any`.
-
-
-class LogObject(msgspec.Struct, gc=False, kw_only=True):
-    """An object of a log. All fields are optional, unless a record cannot do without them."""
 
 
 class Failure(LogObject):

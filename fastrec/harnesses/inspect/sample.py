@@ -19,7 +19,6 @@ from fastrec.harnesses.inspect.messages import (
     Attachments,
     Failure,
     LoggedMessage,
-    LogObject,
     Said,
     messages_of,
     prompt_text,
@@ -28,14 +27,16 @@ from fastrec.harnesses.inspect.messages import (
 from fastrec.harnesses.log import Sample, Score, extracted
 from fastrec.harnesses.values import (
     JsonObject,
+    LogObject,
     Names,
-    OptionalInt,
     OptionalNumber,
     OptionalText,
     Texts,
+    as_object,
     number_in,
     spell,
     spelled,
+    value_at,
 )
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, Performance, TokenUsage
 
@@ -47,15 +48,6 @@ SKIPPED = (
 )  # fields of a sample that are looked at, but not read
 
 
-class Usage(LogObject):
-    input_tokens: OptionalInt = None
-    output_tokens: OptionalInt = None
-    total_tokens: OptionalInt = None
-    input_tokens_cache_write: OptionalInt = None
-    input_tokens_cache_read: OptionalInt = None
-    reasoning_tokens: OptionalInt = None
-
-
 class Choice(LogObject):
     message: LoggedMessage
     stop_reason: OptionalText = None
@@ -64,7 +56,7 @@ class Choice(LogObject):
 class ModelOutput(LogObject):
     choices: list[Choice] = []
     completion: OptionalText = None
-    usage: Usage | None = None
+    usage: JsonObject | None = None
     error: OptionalText = None
 
 
@@ -91,7 +83,7 @@ class LoggedSample(LogObject):
     output: ModelOutput | None = None
     scores: dict[str, SampleScore] | None = None
     score: SampleScore | None = None  # instead of `scores`, in logs of 2024
-    model_usage: dict[str, Usage] | None = None
+    model_usage: dict[str, JsonObject] | None = None
     total_time: OptionalNumber = None
     working_time: OptionalNumber = None
     uuid: OptionalText = None
@@ -119,18 +111,6 @@ class LoggedSample(LogObject):
         ]
 
 
-class SlowSample(LoggedSample):
-    """A sample that Python's `json` has decoded, so that nothing of it is raw."""
-
-    events: Any = None
-    transcript: Any = None
-    store: Any = None
-
-    @property
-    def unread(self) -> list[str]:
-        return [name for name in SKIPPED if getattr(self, name)]
-
-
 def _token_usage_of(sample: LoggedSample, events: Callable[[], Any]) -> TokenUsage | None:
     """The tokens of a whole sample: of all calls of all models, also those that graded it.
 
@@ -146,22 +126,20 @@ def _token_usage_of(sample: LoggedSample, events: Callable[[], Any]) -> TokenUsa
     return _sum(usages) if usages else None
 
 
-def _usages_in(events: Iterable[Any] | None) -> Iterator[Usage]:
+def _usages_in(events: Iterable[Any] | None) -> Iterator[JsonObject]:
     """Yield the tokens of each call of a model, also of those inside of tools and subtasks."""
     for event in events or ():
-        if event.event == "model" and isinstance(event.output, dict):
-            usage = event.output.get("usage")
-            if isinstance(usage, dict):
-                yield msgspec.convert(usage, Usage)
+        if event.event == "model" and (usage := as_object(value_at(event.output, "usage"))):
+            yield usage
         yield from _usages_in(event.events)
 
 
-def _sum(usages: Iterable[Usage]) -> TokenUsage:
+def _sum(usages: Iterable[JsonObject]) -> TokenUsage:
     total = TokenUsage(input_tokens=0, output_tokens=0, total_tokens=0)
     for usage in usages:
-        for name in usage.__struct_fields__:
-            count = getattr(usage, name)
-            if count is not None:
+        for name in total.__struct_fields__:
+            count = usage.get(name)
+            if isinstance(count, int):
                 setattr(total, name, (getattr(total, name) or 0) + max(count, 0))
     return total
 
@@ -464,9 +442,7 @@ def _reference(target: Any, choices: list[str]) -> tuple[list[str], list[int]]:
 def _error(logged: LoggedSample) -> str:
     problems = []
     if logged.invalidation is not None:
-        reason = (
-            logged.invalidation.get("reason") if isinstance(logged.invalidation, dict) else None
-        )
+        reason = value_at(logged.invalidation, "reason")
         problems.append("the sample was invalidated" + (f": {spell(reason)}" if reason else ""))
     if logged.error is not None:
         problems.append(logged.error.message or "the sample failed")
@@ -482,11 +458,9 @@ def _metadata(logged: LoggedSample) -> Texts:
         "output_error": logged.answer.error,
     }
     if logged.limit is not None:
-        limit = logged.limit
-        is_object = isinstance(limit, dict) and "type" in limit
-        metadata["limit"] = (
-            f"{limit['type']}: {spell(limit.get('limit'))}" if is_object else spell(limit)
-        )
+        limit = as_object(logged.limit)
+        kind = limit["type"]
+        metadata["limit"] = f"{kind}: {spell(limit['limit'])}" if kind else spell(logged.limit)
     if logged.error_retries:
         metadata["error_retries"] = str(len(logged.error_retries))
     return spelled(metadata)

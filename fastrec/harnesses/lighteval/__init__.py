@@ -17,26 +17,35 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from os.path import commonprefix
-from typing import Any
 
 import msgspec
 import xxhash
 
 from fastrec.errors import LogError, ShardError
 from fastrec.harnesses.files import read_object
-from fastrec.harnesses.lighteval.sample import Metrics, columns_of, metrics_in, samples_in
+from fastrec.harnesses.lighteval.sample import (
+    Metrics,
+    columns_of,
+    flat_rows,
+    metrics_in,
+    nested_rows,
+    sample_of,
+)
 from fastrec.harnesses.log import (
     OTHER,
     Aggregate,
     BadLog,
     Figures,
     Files,
-    FoundFile,
     Grouped,
     Log,
     LogPlan,
+    Run,
     RunInfo,
     Sample,
+    by_role,
+    date_in,
+    runs_in,
 )
 from fastrec.harnesses.values import (
     Fields,
@@ -45,18 +54,19 @@ from fastrec.harnesses.values import (
     as_list,
     as_object,
     number_of,
+    spell,
+    spelled,
+    texts_of,
 )
 from fastrec.sources.formats import PARQUET_MAGIC, parquet_module
 from fastrec.storage import base_name
 
 _DETAILS = "details"
-_RESULTS = "results"
 
 LAYOUTS = (
     frozenset({"doc", "model_response", "metric"}),
     frozenset({"example", "metrics", "predictions"}),
 )
-_DATE = r"\d{4}-\d\d-\d\dT\d\d[-:_]\d\d[-:_]\d\d(?:\.\d+)?"
 _NAME_OF_DETAILS = r"(?:details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:_-]+)?\.parquet"
 _NOT_PART = r"[^0-9A-Za-z]+"
 _ADVICE = "give the results_<date>.json of its run, too: it names the model"
@@ -116,25 +126,12 @@ def read_results(path: str) -> Results:
     return Results(read_object(path, "file with results of lighteval"))
 
 
-class _Run(msgspec.Struct):
-    file: FoundFile
-    results: Results
-    date: str
-
-
 def logs_of(files: Files) -> Grouped:
     grouped = Grouped()
-    runs = []
-    for file in files:
-        if file.role == _RESULTS:
-            with grouped.collecting_bad():
-                runs.append(_Run(file, read_results(file.path), date_of(file.path)))
-    for file in files:
-        if file.role == _DETAILS:
-            with grouped.collecting_bad():
-                grouped.logs.append(
-                    Log("lighteval", file.path, (file, _find(file.path, runs).file))
-                )
+    runs = runs_in(files, read_results, grouped)
+    for file in by_role(files)[_DETAILS]:
+        with grouped.collecting_bad():
+            grouped.logs.append(Log("lighteval", file.path, (file, _find(file.path, runs).file)))
     if not grouped.logs and not grouped.bad:
         grouped.bad = [
             BadLog(
@@ -146,13 +143,13 @@ def logs_of(files: Files) -> Grouped:
     return grouped
 
 
-def _find(path: str, runs: Sequence[_Run]) -> _Run:
+def _find(path: str, runs: Sequence[Run]) -> Run:
     """Find the results that belong to details.
 
     LogError if there are none, or the details are damaged.
     """
     task = parquet_module(path).first_task(path)
-    date = date_of(path)
+    date = date_in(path)
     found = [run for run in runs if not date or not run.date or run.date == date]
     if not found:
         other = f"; the results found are of other runs than {date}" if runs else ""
@@ -178,18 +175,6 @@ def _shared(path: str, other: str) -> int:
     """The number of folders at the start of both paths."""
     folders = (path.split("/")[:-1], other.split("/")[:-1])
     return len(commonprefix(folders))  # noqa: RUF071 - compares folders, not letters
-
-
-def date_of(path: str) -> str:
-    """The date in the name of a file, which lighteval writes with `-` instead of `:`.
-
-    Empty if there is none.
-
-    >>> date_of("results_2026-08-10T17-22-11.385681.json")
-    '2026-08-10T17:22:11.385681'
-    """
-    found = re.findall(_DATE, base_name(path))
-    return f"{found[-1][:13]}:{found[-1][14:16]}:{found[-1][17:]}" if found else ""
 
 
 def named_task(path: str, tasks: Sequence[str]) -> str:
@@ -239,7 +224,7 @@ def plan(log: Log) -> LogPlan:
     named = parquet.first_task(details)
     # until 0.12, the results call it by its suite, too
     same = (name for name in results.tasks if f"|{name}".endswith(f"|{named}"))
-    task = next(same, named) if named else _flat_task(details, results, parquet, is_flat=is_flat)
+    task = next(same, named) if named else _flat_task(details, results, is_flat=is_flat)
     metrics = results.metrics_of(task)
     aggregates, not_compared = _aggregates(
         results, task, metrics, survey.columns["metrics" if is_flat else "metric"]
@@ -278,17 +263,17 @@ def _started(results: Results, paths: Iterable[str]) -> str:
     if isinstance(clock, int | float) and _FIRST_SECOND < clock < 10 * _FIRST_SECOND:
         return datetime.fromtimestamp(clock, UTC).isoformat()
     for path in paths:
-        if date := date_of(path):
+        if date := date_in(path):
             return date
     return "" if clock is None else str(clock)
 
 
-def _flat_task(path: str, results: Results, parquet: Any, *, is_flat: bool) -> str:
+def _flat_task(path: str, results: Results, *, is_flat: bool) -> str:
     """Find the task of details by the hash of all questions, or else by the name of the file."""
     column = ("example", "") if is_flat else ("doc", "query")
     hashes = sorted(
         xxhash.xxh64(str(text).encode("utf-8", "surrogatepass")).hexdigest()
-        for table in parquet.tables(path, [".".join(filter(None, column))])
+        for table in parquet_module(path).tables(path, [".".join(filter(None, column))])
         for text in table.values(*column)
     )
     questions = xxhash.xxh64("".join(hashes).encode()).hexdigest()
@@ -309,17 +294,15 @@ def _flat_task(path: str, results: Results, parquet: Any, *, is_flat: bool) -> s
 
 
 def _metadata(results: Results, task: str) -> Texts:
-    metadata = {}
-    splits = results.config_of(task).get("evaluation_splits")
-    if isinstance(splits, list) and splits and all(isinstance(split, str) for split in splits):
-        metadata["split"] = ",".join(splits)
-    version = as_object(results["versions"]).get(task, results.config_of(task).get("version"))
-    if isinstance(version, int | float | str) and str(version):
-        metadata["task_version"] = str(version)
+    config = results.config_of(task)
+    version = as_object(results["versions"]).get(task, config["version"])
     shots = task.rpartition("|")[2]
-    if shots.isdigit():
-        metadata["num_fewshot"] = shots
-    return metadata
+    metadata = {
+        "split": ",".join(texts_of(config["evaluation_splits"])),
+        "task_version": "" if version is None else spell(version),
+        "num_fewshot": shots if shots.isdigit() else "",
+    }
+    return spelled(metadata)
 
 
 def _aggregates(results: Results, task: str, metrics: Metrics, scored: list[str]) -> Figures:
@@ -346,8 +329,10 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  #
     path = log.path
     parquet = parquet_module(path)
     row = log_slice.before
+    rows_of = flat_rows if log_slice.is_flat else nested_rows
     for table in parquet.tables(path, log_slice.columns, (log_slice.first, log_slice.end)):
-        for task, sample in samples_in(table, row, log_slice.metrics, is_flat=log_slice.is_flat):
+        for values in rows_of(table):
+            task, sample = sample_of(row, values, log_slice.metrics)
             row += 1
             if task != log_slice.task:
                 raise LogError(

@@ -99,18 +99,7 @@ def columns_of(filled: Iterable[str]) -> tuple[list[str], list[str]]:
 _Row = tuple[JsonObject, Sequence[Any], tuple[list[int], ...], Any]
 
 
-def samples_in(
-    rows: Table, before: int, about: Metrics, *, is_flat: bool
-) -> Iterator[tuple[str, Sample]]:
-    """Turn rows into samples, each with its task; `about` is what the results say of metrics.
-
-    A row without an id has that of its number, from 0.
-    """
-    for number, row in enumerate((_flat_rows if is_flat else _nested_rows)(rows), before):
-        yield _sample_of(number, row, about)
-
-
-def _nested_rows(rows: Table) -> Iterator[_Row]:
+def nested_rows(rows: Table) -> Iterator[_Row]:
     """Read rows of the layout since 0.11."""
     responses = zip(*(rows.values("model_response", name) for name in _RESPONSE), strict=True)
     tokens = zip(*(rows.lengths("model_response", name) for name in _TOKENS), strict=True)
@@ -119,7 +108,7 @@ def _nested_rows(rows: Table) -> Iterator[_Row]:
         yield doc or {}, response, counts, value_of(metrics)
 
 
-def _flat_rows(rows: Table) -> Iterator[_Row]:
+def flat_rows(rows: Table) -> Iterator[_Row]:
     """Read rows of the layout up to 0.10 as those since 0.11. They have no task and no id."""
     columns = zip(*(rows.values(name) for name in _FLAT), strict=True)
     tokens = zip(*(rows.lengths(name) for name in _FLAT_TOKENS), strict=True)
@@ -286,8 +275,11 @@ def rules_of(metric: str, rule: Rule | None) -> tuple[Rule, ...]:
     return next((rules for end, rules in _RULES_BY_NAME if metric.endswith(end)), ("none",))
 
 
-def _sample_of(number: int, row: _Row, about: Metrics) -> tuple[str, Sample]:
-    """Make a sample of a row, and name its task."""
+def sample_of(number: int, row: _Row, about: Metrics) -> tuple[str, Sample]:
+    """Make a sample of a row, and name its task; `about` is what the results say of metrics.
+
+    A row without an id has that of its number, from 0.
+    """
     doc, response, tokens, given = row
     fields = dict(doc)
     query, original, choices, gold_index, sample_id, task, methods, references, specific = (

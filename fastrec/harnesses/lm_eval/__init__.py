@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from xxhash import xxh3_64
 
 from fastrec.errors import LogError
+from fastrec.harnesses.files import read_text
 from fastrec.harnesses.lm_eval.files import (
     Results,
-    date_in,
     is_array,
     logs_of,
     metric_keys,
@@ -25,14 +26,13 @@ from fastrec.harnesses.lm_eval.files import (
     task_hash,
 )
 from fastrec.harnesses.lm_eval.sample import SampleMaker, TaskSetup, metric_id
-from fastrec.harnesses.log import Aggregate, Figures, Log, LogPlan, RunInfo, Sample
+from fastrec.harnesses.log import Aggregate, Figures, Log, LogPlan, RunInfo, Sample, date_in
 from fastrec.harnesses.values import (
     Fields,
     JsonObject,
     OptionalInt,
-    OptionalText,
     as_object,
-    decoder,
+    decode_object,
     explaining,
     number_of,
     spell,
@@ -70,19 +70,12 @@ class LogSlice(msgspec.Struct, frozen=True):
     setup: TaskSetup
 
 
-class _Named(msgspec.Struct):
-    filter: OptionalText = None
-
-
-_decode_named = decoder(_Named)
-
-
 def plan(log: Log) -> LogPlan:
     path = log.path
     task = log.task
     results = read_results(log.files[1].path)
     figures = results.figures(task)
-    settings = results.settings(task)
+    settings = as_object(results.of_task("configs", task))
     setup = _setup_of(figures, settings)
     shard = shard_at(path)
     is_one_slice = is_array(path) or (len(setup.filters) > 1 and not _names_filters(path))
@@ -130,17 +123,17 @@ def _run_of(results: Results, log: Log, lower: frozenset[str]) -> RunInfo:
         results.started
         or date_in(log.files[1].path)
         or date_in(log.path)
-        or f"undated-{results.digest}"
+        or f"undated-{xxh3_64(read_text(log.files[1].path)).hexdigest()}"
     )
     about = {
-        "num_fewshot": results.of_task("n_shot", log.task),
+        "num_fewshot": results.of_task("n-shot", log.task),
         "task_version": results.of_task("versions", log.task),
     }
     return RunInfo(
         task=log.task,
         model=model,
         started=started,
-        version=spell(results.lm_eval_version) if results.lm_eval_version else "",
+        version=results.text("lm_eval_version"),
         metadata={key: spell(value) for key, value in about.items() if value is not None},
         lower_is_better=lower,
     )
@@ -149,7 +142,7 @@ def _run_of(results: Results, log: Log, lower: frozenset[str]) -> RunInfo:
 def _names_filters(path: str) -> bool:
     """Tell whether the samples of a file name their filter: since November 2024."""
     with explaining(path, "line 1 is not a sample of lm-eval"):
-        return next((_decode_named(line).filter is not None for line in rows_in(path)), True)
+        return next((decode_object(line).get("filter") is not None for line in rows_in(path)), True)
 
 
 def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[OptionalInt, list[str]]:
@@ -157,10 +150,10 @@ def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[OptionalInt
     path = log.path
     filters = max(len(setup.filters), 1)
     for key in ("sample_len", "samples"):
-        if isinstance(count := figures.get(key), int) and count:  # 0 if nothing was scored
+        if count := figures.count(key):  # 0 if nothing was scored
             return count * filters, []
-    count = as_object(results.of_task("n_samples", log.task)).get("effective")
-    if not isinstance(count, int) or not count:
+    count = as_object(results.of_task("n-samples", log.task)).count("effective")
+    if not count:
         return None, []
     # Of a run of chosen documents (--samples), the file states how many there are. The hash proves
     # that all are here.

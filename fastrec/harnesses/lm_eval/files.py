@@ -22,26 +22,34 @@ from operator import itemgetter
 from typing import Any
 
 import msgspec
-from xxhash import xxh3_64
 
 from fastrec.errors import LogError, ShardError, shown
-from fastrec.harnesses.files import open_plain, read_text
+from fastrec.harnesses.files import open_plain, read_document
 from fastrec.harnesses.json_array import JsonArray
-from fastrec.harnesses.log import BadLog, Files, FoundFile, Grouped, Log
+from fastrec.harnesses.log import (
+    BadLog,
+    Files,
+    FoundFile,
+    Grouped,
+    Log,
+    Run,
+    by_role,
+    date_in,
+    runs_in,
+)
 from fastrec.harnesses.recognise import head_of
 from fastrec.harnesses.values import (
-    REFUSALS,
     Fields,
     JsonObject,
     Texts,
     as_object,
+    decode_object,
     decoder,
-    explaining,
     spell,
 )
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
-from fastrec.storage import parent_of
+from fastrec.storage import base_name, parent_of
 
 _CHUNK = 64 << 10  # text decoded at a time: its samples fit into the processor's cache
 _LONGEST = 64 << 20  # bytes of a line: two jobs hold it several times
@@ -88,22 +96,8 @@ def place_of(piece: Slice, number: int) -> str:
 _NAMES = ("peft", "delta", "pretrained", "model", "path", "engine")
 
 
-class Results(msgspec.Struct, kw_only=True):
+class Results(Fields):
     """The `results_<date>.json` of a run."""
-
-    results: dict[str, JsonObject | None]  # by task or group: the figures, as `metric,filter`
-    configs: dict[str, msgspec.Raw] = {}  # by task, without groups
-    config: JsonObject | None = None
-    versions: Any = None
-    n_shot: Any = msgspec.field(name="n-shot", default=None)
-    n_samples: Any = msgspec.field(name="n-samples", default=None)
-    higher_is_better: Any = None
-    task_hashes: Any = None
-    date: Any = None
-    lm_eval_version: Any = None
-    model_name: Any = None
-    model_name_sanitized: Any = None
-    digest: str = ""  # of the text
 
     @property
     def tasks(self) -> list[str]:
@@ -111,28 +105,22 @@ class Results(msgspec.Struct, kw_only=True):
 
         Groups are among them only if the file does not tell them apart.
         """
-        return list(self.configs or map(_plain_name, self.results))
+        return list(as_object(self["configs"]) or map(_plain_name, as_object(self["results"])))
 
-    def figures(self, task: str) -> JsonObject:
+    def figures(self, task: str) -> Fields:
+        """The figures of a task or group, as `metric,filter`."""
+        stated = as_object(self["results"])
         # version 0.4.0 indented the names of tasks that belong to a group
-        plain = {_plain_name(name): figures for name, figures in reversed(self.results.items())}
-        return self.results.get(task) or plain.get(task) or {}
-
-    def settings(self, task: str) -> Fields:
-        try:
-            return as_object(msgspec.json.decode(self.configs.get(task, b"null")))
-        except REFUSALS:
-            return Fields()
+        plain = {_plain_name(name): figures for name, figures in reversed(stated.items())}
+        return as_object(stated.get(task) or plain.get(task))
 
     def of_task(self, name: str, task: str) -> Any:
-        return as_object(getattr(self, name)).get(task)
+        """What one of its tables says about a task."""
+        return as_object(self[name]).get(task)
 
     @property
     def started(self) -> str:
-        return "" if self.date in (None, "NaN") else spell(self.date)
-
-
-_decode = decoder(Results, has_raw=True)
+        return "" if self["date"] in (None, "NaN") else spell(self["date"])
 
 
 def _plain_name(name: str) -> str:
@@ -140,26 +128,22 @@ def _plain_name(name: str) -> str:
 
 
 def read_results(path: str) -> Results:
-    text = read_text(path)
-    with explaining(path, "is damaged, or not a results file of lm-eval"):
-        found = _decode(text)
-    found.digest = xxh3_64(text).hexdigest()
-    return found
+    return Results(
+        read_document(path, decode_object, "is damaged, or not a results file of lm-eval")
+    )
 
 
 def model_of(results: Results) -> str:
     """The model of a run; empty if the file does not name one.
 
-    >>> config = {"model": "hf", "model_args": "pretrained=org/m,dtype=float16"}
-    >>> model_of(msgspec.convert({"results": {}, "config": config}, Results))
+    >>> model_of(Results(config={"model": "hf", "model_args": "pretrained=org/m,dtype=float16"}))
     'org/m'
     """
-    config = results.config or {}
-    given = config.get("model_args")
+    given = results["config.model_args"]
     if isinstance(given, str):
         given = dict(argument.strip().partition("=")[::2] for argument in given.split(","))
     names = [as_object(given).get(name) for name in _NAMES]
-    names += [results.model_name, results.model_name_sanitized, config.get("model")]
+    names += [results[name] for name in ("model_name", "model_name_sanitized", "config.model")]
     return next((spell(name) for name in names if name), "")
 
 
@@ -175,13 +159,10 @@ def metric_keys(figures: JsonObject) -> list[tuple[str, str]]:
     ]
 
 
-_SAMPLES = "samples"
-_RESULTS = "results"
-
 # Pairing samples with the results of their run, and finding the task of each.
 
-_SUFFIX = re.compile(r"(?:\.(?:jsonl|ndjson|json|zst|zstd|gz|gzip|bz2|xz))+$", re.IGNORECASE)
-_DATE = r"_?(\d{4}-\d\d-\d\dT\d\d[-:]\d\d[-:]\d\d(?:\.\d+)?)$"
+_SUFFIX = r"(?i)(?:\.(?:jsonl|ndjson|json|zst|zstd|gz|gzip|bz2|xz))+$"
+_DATE = r"_?\d{4}-\d\d-\d\dT\d\d[-:]\d\d[-:]\d\d(?:\.\d+)?$"
 _ODD = r"\W"
 
 _NO_RESULTS = (
@@ -191,12 +172,6 @@ _NO_RESULTS = (
 )
 
 
-class _Run(msgspec.Struct):
-    file: FoundFile
-    results: Results
-    date: str
-
-
 class _Hashes(msgspec.Struct):
     doc_hash: str = ""
     prompt_hash: str = ""
@@ -204,27 +179,22 @@ class _Hashes(msgspec.Struct):
 
 
 _decode_hashes = decoder(_Hashes)
-_decode_keys = decoder(dict[str, msgspec.Raw], has_raw=True)
 
 
 def logs_of(files: Files) -> Grouped:
     found = Grouped()
-    runs: defaultdict[str, list[_Run]] = defaultdict(list)
-    for file in files:
-        if file.role == _RESULTS:
-            with found.collecting_bad():
-                run = _Run(file, read_results(file.path), date_in(file.path))
-                runs[parent_of(file.path)].append(run)
+    runs: defaultdict[str, list[Run]] = defaultdict(list)
+    for run in runs_in(files, read_results, found):
+        runs[parent_of(run.file.path)].append(run)
     broken = {parent_of(bad.path): bad.path for bad in found.bad}
     used: dict[tuple[str, str], str] = {}
-    for file in files:
-        if file.role == _SAMPLES:
-            directory = parent_of(file.path)
-            problem = _add(file, runs.get(directory) or _of_same_date(file, runs), used, found)
-            if problem and directory in broken:
-                problem = f"the results file beside it cannot be read: {shown(broken[directory])}"
-            if problem:
-                found.bad.append(BadLog(file.path, problem))
+    for file in by_role(files)["samples"]:
+        directory = parent_of(file.path)
+        problem = _add(file, runs.get(directory) or _of_same_date(file, runs), used, found)
+        if problem and directory in broken:
+            problem = f"the results file beside it cannot be read: {shown(broken[directory])}"
+        if problem:
+            found.bad.append(BadLog(file.path, problem))
     if not found.logs and not broken:
         found.bad += [
             BadLog(
@@ -236,7 +206,7 @@ def logs_of(files: Files) -> Grouped:
     return found
 
 
-def _of_same_date(file: FoundFile, runs: Mapping[str, Sequence[_Run]]) -> list[_Run]:
+def _of_same_date(file: FoundFile, runs: Mapping[str, Sequence[Run]]) -> list[Run]:
     """The results of the same microsecond in another directory, as on the Hub."""
     date = date_in(file.path)
     same = [run for there in runs.values() for run in there if run.date == date and "." in date]
@@ -244,7 +214,7 @@ def _of_same_date(file: FoundFile, runs: Mapping[str, Sequence[_Run]]) -> list[_
 
 
 def _add(
-    file: FoundFile, runs: Sequence[_Run], used: dict[tuple[str, str], str], found: Grouped
+    file: FoundFile, runs: Sequence[Run], used: dict[tuple[str, str], str], found: Grouped
 ) -> str:
     """Add the log of a file of samples; return why it has none, if so."""
     if not runs:
@@ -268,7 +238,7 @@ def _add(
     return ""
 
 
-def _by_name(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
+def _by_name(path: str, runs: Sequence[Run]) -> tuple[Run, str] | None:
     """The run and the task that a file name tells, if it tells exactly one."""
     date = date_in(path)
     same_date = [run for run in runs if run.date == date]
@@ -283,7 +253,8 @@ def _by_name(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
 
 
 def _task_in(path: str, tasks: Sequence[str]) -> str:
-    name = re.sub(_ODD, "_", re.sub(_DATE, "", _stem(path)))
+    stem = re.sub(_SUFFIX, "", base_name(path))
+    name = re.sub(_ODD, "_", re.sub(_DATE, "", stem))
     plain = {re.sub(_ODD, "_", task): task for task in tasks}
     if name.startswith("samples_"):
         return plain.get(name.removeprefix("samples_"), "")
@@ -292,7 +263,7 @@ def _task_in(path: str, tasks: Sequence[str]) -> str:
     )
 
 
-def _by_content(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
+def _by_content(path: str, runs: Sequence[Run]) -> tuple[Run, str] | None:
     """The run whose results state the hash of these samples; or the only task that there is."""
     stated = {text: (run, task) for run in runs for task, text in _hashes_of(run.results).items()}
     if stated and (pair := stated.get(task_hash(path))):
@@ -304,13 +275,15 @@ def _by_content(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
         return None
     run, task = only[0]
     metrics = {metric for metric, _ in metric_keys(run.results.figures(task))}
-    keys = next((set(_decode_keys(line)) for line in rows_in(path)), set())
+    keys = next((set(decode_object(line)) for line in rows_in(path)), set())
     return only[0] if metrics & keys else None
 
 
 def _hashes_of(results: Results) -> Texts:
     return {
-        task: text for task, text in as_object(results.task_hashes).items() if isinstance(text, str)
+        task: text
+        for task, text in as_object(results["task_hashes"]).items()
+        if isinstance(text, str)
     }
 
 
@@ -324,20 +297,3 @@ def task_hash(path: str) -> str:
         row = _decode_hashes(line)
         digest.update(f"{row.doc_hash}{row.prompt_hash}{row.target_hash}".encode())
     return digest.hexdigest()
-
-
-def date_in(path: str) -> str:
-    """The date at the end of a file name, with colons; empty if there is none.
-
-    >>> date_in("out/samples_mmlu_pro_2024-11-28T01-02-03.456789.jsonl.zst")
-    '2024-11-28T01:02:03.456789'
-    """
-    found = re.search(_DATE, _stem(path))
-    if not found:
-        return ""
-    day, _, time = found[1].partition("T")
-    return f"{day}T{time.replace('-', ':')}"
-
-
-def _stem(path: str) -> str:
-    return _SUFFIX.sub("", path.rpartition("/")[2])

@@ -7,10 +7,11 @@ only inserts values, the question is rendered here. It counts if the prompt cont
 
 import re
 from collections.abc import Sequence
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from fastrec.harnesses.choices import Choices
 from fastrec.harnesses.log import Score
@@ -19,7 +20,7 @@ from fastrec.harnesses.values import OptionalText, Texts, as_list, spell
 NO_RESPONSE = "the log has no response to this request"
 
 _ORDERED = 10  # up to this many requests, their names sort as their numbers do
-_decode = msgspec.json.Decoder().decode
+decode = msgspec.json.Decoder().decode
 
 _decode_indices = msgspec.json.Decoder(list[int]).decode
 # Log-likelihood, and whether the model would have said just that: numbers, or since May 2024 texts
@@ -55,7 +56,7 @@ def requests_of(arguments: Any) -> tuple[list[msgspec.Raw], list[Any]]:
     else:
         contexts = [request[0] for request in arguments if request]
         continuations = [
-            _decode(request[1]) if len(request) > 1 else None for request in arguments if request
+            decode(request[1]) if len(request) > 1 else None for request in arguments if request
         ]
     if not contexts or not all(contexts):
         raise ValueError("it has no prompt")
@@ -90,7 +91,7 @@ def other_responses(draft: Draft) -> tuple[list[str], list[str], str]:
 
 def _of_generations(draft: Draft, text: msgspec.Raw) -> Any:
     """Decode the answers to requests for text; squad_v2 asks for a likelihood besides."""
-    values = _decode(text) if text else []
+    values = decode(text) if text else []
     if len(draft.contexts) > 1 and isinstance(values, list):
         pairs = zip(values, draft.continuations, strict=False)
         values = [value for value, continuation in pairs if continuation.__class__ is not str]
@@ -196,58 +197,42 @@ _STEP = r"""\.(\w+)|\[(\d+)\]|\[['"]([^'"]*)['"]\]"""
 KEY = r"(?!def )[^{}\n]{1,100}"
 
 
-class _Insert(msgspec.Struct, frozen=True):
-    key: str
-    steps: tuple[str | int, ...]
-    is_stripped: bool
-
-
 class Question:
     """Renders a `doc_to_text`, if it only inserts values of the document."""
 
     def __init__(self, source: str) -> None:
-        self._parts: list[str | _Insert] = []
+        self._template = ""
+        # of each value: where it is in a document, and whether it is stripped
+        self._values: list[tuple[list[str | int], bool]] = []
         if "{{" not in source:
             if re.fullmatch(KEY, source):
-                self._parts = [_Insert(source, (), is_stripped=False)]
+                self._template = "%s"
+                self._values = [([source], False)]
         elif "{%" not in source and "{#" not in source:
-            self._parts = _parse(source)
+            texts = _EXPRESSION.split(source)
+            values = [re.fullmatch(_VALUE, text) for text in texts[1::2]]
+            self._template = "%s".join(text.replace("%", "%%") for text in texts[::2])
+            self._values = [_place(*value.groups()) for value in values if value]
+            if not all(values):  # it does more than insert values
+                self._values = []
 
     def __bool__(self) -> bool:
-        return bool(self._parts)
+        return bool(self._values)
 
     def render(self, doc: Any) -> str:
         """The question of a document; empty if the document lacks a value."""
-        if doc.__class__ is not dict:
-            return ""
         texts = []
-        for part in self._parts:
-            if isinstance(part, str):
-                texts.append(part)
-                continue
-            value: Any = doc.get(part.key, UNSET)
+        for path, is_stripped in self._values:
             try:
-                for step in part.steps:
-                    value = value[step]
+                value = reduce(getitem, path, doc)
             except (LookupError, TypeError):
                 return ""
             if not isinstance(value, str | int | float):
                 return ""
-            texts.append(str(value).strip() if part.is_stripped else str(value))
-        return "".join(texts)
+            texts.append(str(value).strip() if is_stripped else str(value))
+        return self._template % tuple(texts)
 
 
-def _parse(source: str) -> list[str | _Insert]:
-    """The texts and inserts of a template; none if it does more than insert values."""
-    parts: list[str | _Insert] = []
-    for number, text in enumerate(_EXPRESSION.split(source)):
-        if number % 2 == 0:
-            parts.append(text)
-            continue
-        expression = re.fullmatch(_VALUE, text)
-        if expression is None:
-            return []
-        key, path, strip = expression.groups()
-        steps = [int(at) if at else name or quoted for name, at, quoted in re.findall(_STEP, path)]
-        parts.append(_Insert(key, tuple(steps), is_stripped=bool(strip)))
-    return parts
+def _place(key: str, path: str, strip: str | None) -> tuple[list[str | int], bool]:
+    steps = (int(at) if at else name or quoted for name, at, quoted in re.findall(_STEP, path))
+    return [key, *steps], bool(strip)

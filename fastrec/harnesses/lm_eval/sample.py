@@ -23,6 +23,7 @@ from fastrec.harnesses.lm_eval.questions import (
     Question,
     choices_after,
     correct_choices,
+    decode,
     likelihoods_in,
     other_responses,
     requests_of,
@@ -33,15 +34,13 @@ from fastrec.harnesses.log import Sample, Score, extracted
 from fastrec.harnesses.transcripts import prompt_of
 from fastrec.harnesses.values import (
     REFUSALS,
-    JsonObject,
     Names,
     OptionalInt,
     Texts,
-    decoder,
+    decode_object,
     encode,
     number_in,
     number_of,
-    plain,
     replace_lone_surrogates,
     spell,
     value_of,
@@ -61,8 +60,6 @@ _RULES: dict[str, Rule] = {
     _MUTUAL_INFO: "pmi",
 }
 
-_decode = msgspec.json.Decoder().decode
-_decode_object = decoder(JsonObject)
 _decode_responses = msgspec.json.Decoder(list[list[str]]).decode
 _decode_filtered = msgspec.json.Decoder(list[str]).decode
 
@@ -130,14 +127,14 @@ class RowReader:
         try:
             return self._decode(text)
         except REFUSALS:
-            value = _decode_object(text)
+            value = decode_object(text)
         self._add(value)
         named = {
             self.attributes[key] if re.search(_ODD, key) else key: item
             for key, item in value.items()
         }
         try:
-            return self._decode(encode(plain(named)))
+            return self._decode(encode(named))
         except REFUSALS as exc:
             raise ValueError(str(exc)) from None
 
@@ -233,7 +230,7 @@ class SampleMaker:
             answers = []  # nothing was extracted
         sample = _sample(
             draft,
-            self._input(row, _decode(draft.contexts[0]), self._references(row)),
+            self._input(row, decode(draft.contexts[0]), self._references(row)),
             Output(raw=raw),
         )
         sample.answers = [extracted(text, draft.filter or "unknown filter") for text in answers]
@@ -255,14 +252,14 @@ class SampleMaker:
                 *(requests[index] for index in choices_at), strict=True
             )
         if contexts.count(contexts[0]) == len(contexts):
-            sent = _decode(contexts[0])
+            sent = decode(contexts[0])
             texts = list(map(str.strip, continuations))
             choices = Choices(
                 texts, likelihoods, sent=continuations, delimiter=self._setup.delimiter
             )
         else:
             sent, choices = choices_after(
-                [spell(_decode(context)) for context in contexts], continuations, likelihoods
+                [spell(decode(context)) for context in contexts], continuations, likelihoods
             )
             texts = choices.texts
         choices.unconditional = unconditional
@@ -286,7 +283,7 @@ class SampleMaker:
     def _likelihood(self, draft: Draft, likelihood: float, is_said: bool) -> Sample:
         text = draft.continuations[0].strip()
         draft.metadata["log_likelihood"] = spell(likelihood)
-        asked = self._input(draft.row, _decode(draft.contexts[0]), [text])
+        asked = self._input(draft.row, decode(draft.contexts[0]), [text])
         return _sample(draft, asked, Output(raw=[text]) if is_said else _NO_OUTPUT)
 
     def _rolling(self, draft: Draft) -> Sample | None:
@@ -295,13 +292,13 @@ class SampleMaker:
             return None
         found = draft.row.filtered_resps or draft.row.resps
         try:
-            likelihood = number_in((texts_in(_decode(found)) if found else [])[0] or "")
+            likelihood = number_in((texts_in(decode(found)) if found else [])[0] or "")
         except (ValueError, IndexError):
             return None
         draft.metadata["log_likelihood"] = spell(likelihood)
         return _sample(
             draft,
-            Input(raw=spell(draft.continuations[0] or _decode(draft.contexts[0])), reference=[]),
+            Input(raw=spell(draft.continuations[0] or decode(draft.contexts[0])), reference=[]),
             _NO_OUTPUT,
         )
 

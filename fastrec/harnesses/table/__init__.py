@@ -13,7 +13,7 @@ so do values in the path of the file or beside the rows. A row that does not fit
 its line and the reason.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from itertools import islice
 from math import inf
@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from msgspec import UNSET
 
 from fastrec.errors import LogError, NotATableError, listed
-from fastrec.harnesses.log import Log, LogPlan, RunInfo, Sample, Score
+from fastrec.harnesses.log import Log, LogPlan, RunInfo, Sample, Samples, Score
 from fastrec.harnesses.metadata import LONGEST, chosen_names, own_names
 from fastrec.harnesses.recognise import head_of
 from fastrec.harnesses.table.columns import (
@@ -145,7 +145,7 @@ def _namer(columns: TableColumns, taken: Iterable[str]) -> Callable[[str], Optio
     return name_of
 
 
-def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample | str]:
+def samples(log: Log, run: RunInfo, log_slice: Any) -> Samples:
     table = open_table(log.path, log.columns, log_slice)
     sample_of = _sample_maker(log.columns, run, _constants(log, table.beside))
     for number, cells in table.rows:

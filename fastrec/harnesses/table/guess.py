@@ -220,12 +220,14 @@ def _complete(options: Texts, tables: Sequence[_Seen], paths: Sequence[str]) -> 
     if numbers and not 0 <= min(numbers) <= max(numbers) <= 1:
         found = f"{min(numbers):g} to {max(numbers):g}"
         yield f"the first scores are from {found}: --scale LOWEST:HIGHEST declares the range"
-    for cells in rows:
-        is_right = TRUTH.get(str(verdict_of(cells)).lower()) or number_of(score_of(cells))
-        if is_right and str(error_of(cells)).lower() not in NOTHING:
-            del options["error_column"]
-            yield f"{columns[-1]!r} is no --error-column: right answers have one, too"
-            break
+    right = (
+        cells
+        for cells in rows
+        if TRUTH.get(str(verdict_of(cells)).lower()) or number_of(score_of(cells))
+    )
+    if any(str(error_of(cells)).lower() not in NOTHING for cells in right):
+        del options["error_column"]
+        yield f"{columns[-1]!r} is no --error-column: right answers have one, too"
     read = [getter(column or "", {}) for column in first.kind[1:4]]
     begins = {str([get(table.cells[0]) for get in read]) for table in tables}
     if "model_column" in options and len(begins) < len(tables):

@@ -29,6 +29,7 @@ from fastrec.harnesses.recognise import head_of
 from fastrec.harnesses.table.columns import BESIDE, KEY, TableColumns
 from fastrec.harnesses.values import (
     REFUSALS,
+    Buffer,
     JsonObject,
     encode,
     explaining,
@@ -253,7 +254,7 @@ def _row_or_problem(text: bytes) -> JsonObject | str:
         return f"it is no JSON object: {exc}"
 
 
-def _json_row(text: bytes | memoryview) -> JsonObject | str:
+def _json_row(text: Buffer) -> JsonObject | str:
     """Decode a row, or say why it does not fit. ValueError if it is not JSON."""
     row, twice = _json_value(text, _decode_cells)
     if not isinstance(row, dict):
@@ -266,9 +267,7 @@ def _json_row(text: bytes | memoryview) -> JsonObject | str:
     return row
 
 
-def _json_value(
-    text: bytes | memoryview, decode: Callable[[bytes | memoryview], Any]
-) -> tuple[Any, list[str] | None]:
+def _json_value(text: Buffer, decode: Callable[[Buffer], Any]) -> tuple[Any, list[str] | None]:
     """Decode JSON, and tell keys that are there twice. ValueError if it is not JSON.
 
     msgspec takes the last of several equal keys. They are told by the number of colons. It also
@@ -298,7 +297,7 @@ def _json_value(
     return value, twice
 
 
-def _loses_keys(text: bytes | memoryview, value: Any) -> bool:
+def _loses_keys(text: Buffer, value: Any) -> bool:
     """Whether a decoded value may have fewer keys than its text: then it has fewer colons."""
     try:
         spelled = encode(value)
@@ -317,7 +316,7 @@ def read_json(path: str) -> Any:
         value, twice = _json_value(read_text(path), msgspec.json.decode)
     if twice:
         raise LogError(path, f"has the key {twice[0]!r} twice")
-    return value if twice is None else plain(value, is_finite=False)
+    return value if twice is None else plain(value)
 
 
 def _document(path: str, columns: TableColumns) -> Table:

@@ -8,6 +8,7 @@ Of several spellings, the others get the name of the model with the most records
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from itertools import combinations
 
 import msgspec
@@ -21,19 +22,20 @@ from fastrec.answers.values import trials_of
 class SimilarModels(msgspec.Struct):
     """Two models whose names differ only in spelling."""
 
+    #: The name to keep, of the model with more records.
     model_id: str
-    """The name to keep, of the model with more records."""
+    #: The other name.
     other_model_id: str
-    """The other name."""
+    #: Questions that both answered, added up over metrics.
     common: int
-    """Questions that both answered, added up over metrics."""
+    #: Those with the same output, verdict and score.
     same: int
-    """Those with the same output, verdict and score."""
+    #: Whether the other one should be renamed: there are common questions, and all answers are the
+    #: same.
     rename: bool
-    """Whether the other one should be renamed: there are common questions, and all answers are the
-    same."""
 
 
+@lru_cache(maxsize=4_096)
 def spelling(name: str) -> str:
     """What names have in common that differ only in spelling.
 
