@@ -13,7 +13,7 @@ import pytest
 from fastrec.commands.generate import Recipe, lines
 from fastrec.commands.generate.evaluation import TASKS, QuestionBank
 from fastrec.commands.generate.producers import producer
-from fastrec.commands.generate.tasks import STYLES, Trial, facts_with_choices, problem
+from fastrec.commands.generate.tasks import STYLES, facts_with_choices, problem
 from fastrec.commands.generate.text import Rng, rows_of, table
 
 Record = dict[str, Any]
@@ -413,8 +413,8 @@ def test_certain_answers(name: str) -> None:
     for number in range(30):
         task = TASKS[name](rng, number)
         for style in range(STYLES):
-            assert task.answer(Trial(rng, 1.0, style)).score == 1
-            assert task.answer(Trial(rng, 0.0, style)).score == 0
+            assert task.answer(rng, 1.0, style).score == 1
+            assert task.answer(rng, 0.0, style).score == 0
 
 
 def test_abilities() -> None:

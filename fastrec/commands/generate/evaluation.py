@@ -2,21 +2,21 @@
 
 Every model has an ability, every question a difficulty. Together they give the probability of a
 right answer, so models differ as in real results, and some questions are hard for all of them.
-`TASKS` make questions that can be read. `_worded_task` puts random words in place of their texts,
+`TASKS` make questions that can be read. `_with_words` puts random words in place of their texts,
 with lengths and scripts as in real data, for benchmarks; nothing in them means anything.
 """
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from hashlib import sha256
+from itertools import count
 from typing import Any, NamedTuple
 
 import msgspec
 
 from fastrec.commands.generate import tasks
 from fastrec.commands.generate.producers import Producer
-from fastrec.commands.generate.tasks import STYLES, Reply, Task, Trial
+from fastrec.commands.generate.tasks import STYLES, Reply, Task
 from fastrec.commands.generate.text import PhraseTable, PhraseTables, Rng, phrase_tables, table
 
 _MOST_QUESTIONS = 2_500
@@ -84,26 +84,25 @@ class QuestionBank:
         self.weighted_types = [kind for kind, weight in mixes[mix].items() for _ in range(weight)]
         self._rng = rng
         self._shift = seed % 97  # other seeds begin with other questions
-        self._tasks = TASKS
-        if text == "words":
-            tables = phrase_tables(seed)
-            self._tasks = {row.name: partial(_worded_task, tables, row) for row in rows}
+        self._tables = phrase_tables(seed) if text == "words" else None
         self._texts: set[str] = set()
-        self._questions: dict[str, list[Question]] = {}
-        self._asked: Counter[str] = Counter()
+        self._asked: dict[str, Iterator[tuple[int, Question]]] = {}
         for kind in mixes["mixed"]:
             # Types outside the mix get a few questions too, because some invalid lines need them.
-            count = max(2, total * mixes[mix].get(kind, 1) // 25)
+            amount = max(2, total * mixes[mix].get(kind, 1) // 25)
             evaluations = [row for row in rows if row.interaction_type == kind]
-            self._questions[kind] = [
+            questions = [
                 self._question(evaluations[place % len(evaluations)], place // len(evaluations))
-                for place in range(count)
+                for place in range(amount)
             ]
+            self._asked[kind] = _asked(questions)
 
     def _question(self, evaluation: Evaluation, number: int) -> Question:
         rng = self._rng
         for _ in range(_TRIES):
-            task = self._tasks[evaluation.name](rng, number + self._shift)
+            task = TASKS[evaluation.name](rng, number + self._shift)
+            if self._tables:
+                task = _with_words(rng, self._tables, evaluation, task)
             if task.raw not in self._texts:
                 break
         self._texts.add(task.raw)
@@ -123,10 +122,13 @@ class QuestionBank:
 
     def next(self, kind: str) -> tuple[int, Question]:
         """The number of the next model, and its question; no pair occurs twice."""
-        questions = self._questions[kind]
-        model, place = divmod(self._asked[kind], len(questions))
-        self._asked[kind] += 1
-        return model, questions[place]
+        return next(self._asked[kind])
+
+
+def _asked(questions: list[Question]) -> Iterator[tuple[int, Question]]:
+    for model in count():
+        for question in questions:
+            yield model, question
 
 
 def answer_of(rng: Rng, producer: Producer, question: Question) -> Reply:
@@ -137,7 +139,7 @@ def answer_of(rng: Rng, producer: Producer, question: Question) -> Reply:
     chance = 0.5 + 0.5 * lead / (1 + abs(lead))
     if task.choices:
         chance += _GUESSED * (1 - chance)
-    given = task.answer(Trial(rng, chance, producer.number % STYLES))
+    given = task.answer(rng, chance, producer.number % STYLES)
     if "reasoning" not in producer.habits:
         given = given._replace(reasoning=None)
     if rng.chance(0.02):
@@ -146,17 +148,16 @@ def answer_of(rng: Rng, producer: Producer, question: Question) -> Reply:
     return given
 
 
-def _worded_task(tables: PhraseTables, evaluation: Evaluation, rng: Rng, number: int) -> Task:
-    """Make a task of the evaluation, with random words in place of its texts."""
-    task = TASKS[evaluation.name](rng, number)
+def _with_words(rng: Rng, tables: PhraseTables, evaluation: Evaluation, task: Task) -> Task:
+    """The task of an evaluation, with random words in place of its texts."""
     phrases = rng.choice(tables.world if evaluation.world else tables.latin)
     size = evaluation.answer_size
 
     def write(size: int, table: PhraseTable = phrases) -> str:
         return table.write(rng, rng.long_tail(size, 40 * size))
 
-    def answer(trial: Trial) -> Reply:
-        reply = task.answer(trial)
+    def answer(rng: Rng, ability: float, style: int) -> Reply:
+        reply = task.answer(rng, ability, style)
         turns = [
             {**turn, "content": write(300, tables.log) if turn["role"] == "tool" else write(size)}
             for turn in reply.turns

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from fastrec.commands.generate.evaluation import Question, answer_of
 from fastrec.commands.generate.producers import Producer, Record, respelling
-from fastrec.commands.generate.tasks import STYLES, Reply, Trial
+from fastrec.commands.generate.tasks import STYLES, Reply
 from fastrec.commands.generate.text import Rng
 from fastrec.schemas.hashes import RECIPES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
@@ -298,13 +298,12 @@ class Answer(msgspec.Struct, frozen=True):
         score: float = int(correct)
         if not self.is_later or not rng.chance(0.5):
             score = correct
-            trial = Trial(rng, float(correct), rng.below(STYLES))
-            text = self.question.task.answer(trial).text
+            reply = self.question.task.answer(rng, float(correct), rng.below(STYLES))
             record["metadata"] = self.question.with_trial(rng)
             if record["interaction_type"] == "single_turn":
-                record["output"]["raw"] = text
+                record["output"]["raw"] = reply.text
             else:
-                record["interactions"][-1]["content"] = text
+                record["interactions"][-1]["content"] = reply.text
         record["evaluation"] |= {"score": score, "is_correct": correct}
         return replace(self, record=record)
 

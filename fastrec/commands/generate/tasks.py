@@ -21,14 +21,6 @@ STYLES = 4
 Facts = dict[str, Any]
 
 
-class Trial(NamedTuple):
-    """One attempt of a model: its probability of being right, and its style."""
-
-    rng: Rng
-    ability: float
-    style: int
-
-
 class Reply(NamedTuple):
     """A model's answer to a question."""
 
@@ -42,13 +34,16 @@ class Reply(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A question, and a function that answers it."""
+    """A question, and a function that answers it.
+
+    The function takes the probability of a right answer, or of each right point, and the style.
+    """
 
     raw: str
     reference: str
     subject: str
     tags: Sequence[str]
-    answer: Callable[[Trial], Reply]
+    answer: Callable[[Rng, float, int], Reply]
     choices: list[str] | None = None
     also: str = ""
 
@@ -144,13 +139,11 @@ def _set_outcome(rng: Rng, outcome: str, facts: Facts) -> None:
         _calculate(rng, facts)
 
 
-def _answer(script: Facts, trial: Trial) -> Reply:
+def _answer(script: Facts, rng: Rng, ability: float, style: int) -> Reply:
     """Make as many points as the model can, do the steps that the outcome allows, and answer."""
-    rng = trial.rng
-    style = trial.style
     facts = dict(script)
     points = facts["points"]
-    successes = [rng.chance(trial.ability) for _ in points]
+    successes = [rng.chance(ability) for _ in points]
     count = sum(successes)
     facts["made"] = list(compress(points, successes))
     pairs = zip(facts["said"], successes, strict=False)
@@ -164,7 +157,7 @@ def _answer(script: Facts, trial: Trial) -> Reply:
     for step in facts["steps"]:
         is_allowed = facts["outcome"] in step.get("when", facts["outcome"])
         if is_allowed and ("chance" not in step or rng.chance(step["chance"])):
-            turns += _turns(step, facts, trial)
+            turns += _turns(rng, step, style, facts)
             if not count and "mistakes" in step:
                 _set_outcome(rng, rng.choice(step["mistakes"]), facts)
     if "value" in facts:
@@ -175,10 +168,9 @@ def _answer(script: Facts, trial: Trial) -> Reply:
     return Reply(text, facts.get("value", text), count / len(points), reasoning, turns)
 
 
-def _turns(step: Facts, facts: Facts, trial: Trial) -> list[Record]:
+def _turns(rng: Rng, step: Facts, style: int, facts: Facts) -> list[Record]:
     """The turns of a step: calls of tools, which may fail the first time, and their outputs."""
-    rng = trial.rng
-    comment = step.get("comment", "") if trial.style or "always" in step else ""
+    comment = step.get("comment", "") if style or "always" in step else ""
     turns = _calls(rng, step, comment, facts)
     if "fails" in step and rng.chance(step["fails"]):
         turns[-1]["content"] = step["error"].format(**facts)
