@@ -14,7 +14,7 @@ zlib.
 """
 
 import gzip
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import cycle, islice
@@ -112,8 +112,7 @@ class _Source:
         answers = recipe.records // 2 if self.is_later else recipe.records
         self.bank = QuestionBank(self.rng, recipe.seed, recipe.text, answers, recipe.mix)
         self.pool: list[tuple[Answer, bytes]] = []
-        # Further records of the last answer: other metrics and epochs.
-        self.waiting: deque[Answer] = deque()
+        self.answers = self.new_answers()
         self.warnings = cycle(
             [row for row in WARNINGS if not set(self.bank.weighted_types).isdisjoint(row.types)]
         )
@@ -128,7 +127,7 @@ class _Source:
     def record(self) -> tuple[str, bytes]:
         rng = self.rng
         recipe = self.recipe
-        answer = self.waiting.popleft() if self.waiting else self.new()
+        answer = next(self.answers)
         line = answer.line()
         # Keep the first records, then let one in eight replace a random one, so that the pool has
         # old and new.
@@ -139,21 +138,21 @@ class _Source:
                 self.pool[rng.below(_POOL)] = (answer, line)
         return "record", line
 
-    def new(self) -> Answer:
-        """Compose the next answer; if it has several records, the others wait."""
+    def new_answers(self) -> Iterator[Answer]:
+        """Yield answers to the next questions, each once for every metric and epoch."""
         rng = self.rng
         recipe = self.recipe
-        warning = next(self.warnings) if rng.chance(recipe.warnings) else None
-        kind = rng.choice(self.bank.weighted_types)
-        while warning and kind not in warning.types:
+        while True:
+            warning = next(self.warnings) if rng.chance(recipe.warnings) else None
             kind = rng.choice(self.bank.weighted_types)
-        answer = self.compose(kind)
-        if warning:
-            warning.apply(answer.record)
-        if rng.chance(recipe.unknown_keys):
-            add_unknown_keys(rng, answer.record)
-        self.waiting.extend(answer.records(rng))
-        return self.waiting.popleft()
+            while warning and kind not in warning.types:
+                kind = rng.choice(self.bank.weighted_types)
+            answer = self.compose(kind)
+            if warning:
+                warning.apply(answer.record)
+            if rng.chance(recipe.unknown_keys):
+                add_unknown_keys(rng, answer.record)
+            yield from list(answer.records(rng))  # all at once: other lines draw in between
 
     def again(self, kind: str) -> tuple[str, bytes]:
         """A duplicate or a conflict of an earlier record; without one, another record."""

@@ -19,24 +19,17 @@ from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import MANY, ONE, Schema
 
 _PLACEHOLDER = "@@hole@@"
+_HOLE = b'"@@hole@@"'  # as it is written
 _DEEP = 300
-_TYPES = {
-    "": ONE + MANY,
-    "one": ONE,
-    "many": MANY,
-    "chat": ("multi_turn",),
-    "agent": ("agentic",),
-}
-_BYTES = {
-    "@list": b"[" * _DEEP + b"]" * _DEEP,
-    "@object": b'{"a": ' * _DEEP + b"null" + b"}" * _DEEP,
-}
 _CHANGES: dict[str, Callable[[bytes], bytes]] = {
     # Between characters.
     "@cut": lambda line: line[: len(line) // 3].decode(errors="ignore").encode(),
     "@twice": lambda line: line + b" " + line,
-    "@comma": lambda line: line.rstrip()[:-1] + b",}",
-    "@open": lambda line: line.rstrip()[:-1],
+    "@comma": lambda line: line[:-1] + b",}",
+    "@open": lambda line: line[:-1],
+    "@list": lambda line: line.replace(_HOLE, b"[" * _DEEP + b"]" * _DEEP),
+    "@object": lambda line: line.replace(_HOLE, b'{"a": ' * _DEEP + b"null" + b"}" * _DEEP),
+    "@other turns": bytes,  # the record has both
 }
 
 
@@ -60,17 +53,15 @@ class Change(NamedTuple):
         """Change a record, and write it."""
         if self.adds_nulls:
             record = _with_nulls(record, schema)
-        if self.value in _CHANGES:
-            return _CHANGES[self.value](spelling.line(record))
-        escaped = self.value[1:].encode().decode("unicode_escape").encode("latin-1")
-        raw = _BYTES.get(self.value, escaped)
         if self.value == "@other turns":
             record = {**record, DEFAULT_SCHEMA.turns_field: record[schema.turns_field]}
-        elif not self.path:
-            return raw
-        else:
+        if self.path:
             self.apply(record, schema)
-        return spelling.line(record).replace(f'"{_PLACEHOLDER}"'.encode(), raw)
+        line = spelling.line(record)
+        if self.value in _CHANGES:
+            return _CHANGES[self.value](line)
+        raw = self.value[1:].encode().decode("unicode_escape").encode("latin-1")
+        return line.replace(_HOLE, raw) if self.path else raw
 
     def apply(self, record: Record, schema: Schema = DEFAULT_SCHEMA) -> None:
         path = self.path.format(turns=schema.turns_field)
@@ -108,9 +99,8 @@ def _changes(name: str, *, adds_nulls: bool = False) -> tuple[Change, ...]:
     """Make a change for each value in a table of `invalid.toml`."""
     changes = []
     for code, path, types, versions, *values in rows_of(table("invalid")[name]):
-        changes += [
-            Change(code, path, _TYPES[types], versions, value, adds_nulls) for value in values
-        ]
+        fitting = tuple(types.split()) or ONE + MANY
+        changes += [Change(code, path, fitting, versions, value, adds_nulls) for value in values]
     return tuple(changes)
 
 

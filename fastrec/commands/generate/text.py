@@ -81,16 +81,6 @@ class Rng:
         return result
 
 
-class _Script(NamedTuple):
-    """The words of one script, the most frequent first, with its punctuation."""
-
-    words: str
-    glue: str = " "
-    marks: Sequence[str] = (".", ",")
-    extras: Sequence[str] = ()
-    endings: Sequence[str] = ("",)
-
-
 class PhraseTable(NamedTuple):
     """The phrases of one topic in one script."""
 
@@ -113,28 +103,30 @@ class PhraseTables(NamedTuple):
 @lru_cache(maxsize=2)
 def phrase_tables(seed: int) -> PhraseTables:
     """The tables of a seed; cached, because building them takes a tenth of a second."""
-    latin, log, *world = (_Script(**fields) for fields in table("words").values())
+    defaults, latin, log, *world = table("words").values()
     rng = Rng(seed + (1 << 64))  # independent of the generator that the lines of this seed use
 
-    def phrases(script: _Script, count: int) -> PhraseTable:
-        words = script.words.split()
+    def phrases(given: dict[str, Any], count: int) -> PhraseTable:
+        script = {**defaults, **given, "words": given["words"].split()}
         # One slot for every value of two bytes: repeating the phrases saves a modulo for each.
-        distinct = [_phrase(rng, script, words) for _ in range(count)]
-        return PhraseTable(distinct * (65536 // count), script.glue)
+        distinct = [_phrase(rng, script) for _ in range(count)]
+        return PhraseTable(distinct * (65536 // count), script["glue"])
 
     topics = [phrases(latin, 16384), phrases(latin, 16384)]
     return PhraseTables(topics, [phrases(script, 1024) for script in world], phrases(log, 16384))
 
 
-def _phrase(rng: Rng, script: _Script, words: Sequence[str]) -> str:
+def _phrase(rng: Rng, script: dict[str, Any]) -> str:
     phrase = [
-        rng.skewed_choice(words) + rng.choice(script.endings) for _ in range(rng.between(1, 2))
+        rng.skewed_choice(script["words"]) + rng.choice(script["endings"])
+        for _ in range(rng.between(1, 2))
     ]
     number = rng.random()
     if number < 0.17:
-        phrase[-1] += rng.choice(script.marks)
+        phrase[-1] += rng.choice(script["marks"])
     elif number < 0.20:
         phrase.append(str(rng.between(2, 999)))
-    elif number < 0.24 and script.extras:
-        phrase.append(rng.choice(script.extras))
-    return script.glue.join(phrase)
+    elif number < 0.24 and script["extras"]:
+        phrase.append(rng.choice(script["extras"]))
+    glue: str = script["glue"]
+    return glue.join(phrase)
