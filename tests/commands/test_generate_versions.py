@@ -130,7 +130,7 @@ def test_repairs_fix_the_mistakes_of_known_producers():
                 author = producer(3, list(SCHEMAS).index(schema.name))
                 record = compose(source.rng, author, question)
                 answer = Answer(record, question, author, schema)
-                line = row.line(answer.written(), schema, author.spelling)
+                line = row.line(answer)
                 fixed = (
                     row in REPAIRABLE or row.code == "json.number"
                 )  # a score that is NaN, in all versions

@@ -179,7 +179,7 @@ class _Source:
             kind = row.types[0] if len(row.types) == 1 else self.rng.choice(kinds)
             answer = self.compose(kind)
         code = row.code.format(turns=answer.schema.turns_field)
-        return code, row.line(answer.written(), answer.schema, answer.author.spelling)
+        return code, row.line(answer)
 
     def blank(self) -> tuple[str, bytes]:
         return "blank", self.rng.choice(_BLANKS)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from fastrec.commands.generate.producers import Record, Spelling
-from fastrec.commands.generate.records import arranged
+from fastrec.commands.generate.producers import Record
+from fastrec.commands.generate.records import Answer, arranged
 from fastrec.commands.generate.text import in_turn, rows_of, table
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import MANY, ONE, Schema
@@ -49,15 +49,17 @@ class Change(NamedTuple):
         fitting = {"closed": schema.closed, "open": not schema.closed, "metrics": has_metrics}
         return fitting.get(self.versions, True)
 
-    def line(self, record: Record, schema: Schema, spelling: Spelling) -> bytes:
-        """Change a record, and write it."""
+    def line(self, answer: Answer) -> bytes:
+        """Change the record of an answer, and write it."""
+        record = answer.written()
+        schema = answer.schema
         if self.adds_nulls:
             record = _with_nulls(record, schema)
         if self.value == "@other turns":
             record = {**record, DEFAULT_SCHEMA.turns_field: record[schema.turns_field]}
         if self.path:
             self.apply(record, schema)
-        line = spelling.line(record)
+        line = answer.author.spelling.line(record)
         if self.value in _CHANGES:
             return _CHANGES[self.value](line)
         raw = self.value[1:].encode().decode("unicode_escape").encode("latin-1")

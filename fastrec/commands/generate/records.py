@@ -80,7 +80,7 @@ def _add_answer(producer: Producer, question: Question, reply: Reply, record: Re
     turn_idx = len(reply.turns)
     turns = [{"turn_idx": number, **turn} for number, turn in enumerate([*reply.turns, answer])]
     if not is_single:
-        calls = sum(len(turn.get("tool_calls") or ()) for turn in turns)
+        calls = sum(len(turn.get("tool_calls", ())) for turn in reply.turns)
         verdict |= {"num_turns": len(turns), "tool_calls_count": calls}
     attribution = {
         "turn_idx": turn_idx,
