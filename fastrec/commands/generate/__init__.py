@@ -83,15 +83,16 @@ def labelled_lines(recipe: Recipe) -> Iterator[tuple[str, bytes]]:
     another spelling. A conflict has the identity of an earlier record and another answer.
     """
     source = _Source(recipe)
+    kinds = (
+        (recipe.rejects, source.invalid),
+        (recipe.duplicates, partial(source.again, "duplicate")),
+        (recipe.conflicts, partial(source.again, "conflict")),
+        (recipe.blanks, source.blank),
+        (1.0, source.record),
+    )
     for _ in range(recipe.records):
         number = source.rng.random()
-        for share, make in (
-            (recipe.rejects, source.invalid),
-            (recipe.duplicates, partial(source.again, "duplicate")),
-            (recipe.conflicts, partial(source.again, "conflict")),
-            (recipe.blanks, source.blank),
-            (1.0, source.record),
-        ):
+        for share, make in kinds:
             number -= share
             if number < 0:
                 yield make()
