@@ -1,7 +1,7 @@
 """How titles, scores, shares and results are spelled in the terminal, browser and reports."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Protocol
 
@@ -77,13 +77,12 @@ def metrics_of(scopes: Iterable[Scope]) -> Counter[str]:
     return Counter(scope.evaluation_name for scope in scopes)
 
 
-def titles(scopes: Iterable[Scope]) -> list[str]:
-    scopes = list(scopes)
+def titles_in(scopes: Iterable[Scope]) -> Callable[[Scope], str]:
+    """Return a function that gives the title of each of these evaluations and metrics."""
     metrics = metrics_of(scopes)
-    return [
-        title_of(scope.evaluation_name, scope.metric, metrics[scope.evaluation_name])
-        for scope in scopes
-    ]
+    return lambda scope: title_of(
+        scope.evaluation_name, scope.metric, metrics[scope.evaluation_name]
+    )
 
 
 NONE = "–"  # stands for a number that there is not

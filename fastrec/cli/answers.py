@@ -163,14 +163,13 @@ class AnswerPrinter:
             for turn in turns
             if not turn.is_result or turn.calls or turn.reasoning or turn.other
         ]
-        first, folded, last = shown, shown[:0], shown[:0]
+        first = last = len(shown)
         if not self._full and len(shown) > _FIRST_TURNS + _LAST_TURNS + 1:
-            first = shown[:_FIRST_TURNS]
-            folded = shown[_FIRST_TURNS:-_LAST_TURNS]
-            last = shown[-_LAST_TURNS:]
-        for turn in first:
+            first = _FIRST_TURNS
+            last -= _LAST_TURNS
+        for turn in shown[:first]:
             self._turn(turn, alone=len(turns) == 1)
-        if folded:
+        if folded := shown[first:last]:
             calls = [call for turn in folded for call in turn.calls]
             self._fold(
                 "  ",
@@ -179,7 +178,7 @@ class AnswerPrinter:
                 calls=calls,
                 failed=sum(call.failed for call in calls) + sum(turn.failed for turn in folded),
             )
-        for turn in last:
+        for turn in shown[last:]:
             self._turn(turn, alone=False)
 
     def _turn(self, turn: Turn, *, alone: bool) -> None:

@@ -32,7 +32,7 @@ from fastrec.cli.tables import (
     text_lines,
 )
 from fastrec.errors import counted, listed
-from fastrec.wording import NONE, POINTS, cluster_in_words, power_text, titles
+from fastrec.wording import NONE, POINTS, cluster_in_words, power_text, titles_in
 
 if TYPE_CHECKING:
     from fastrec.commands.diff.document import Difference, ModelDifference
@@ -107,9 +107,7 @@ def _titles(result: Difference) -> Callable[[Any], str]:
 
     The metric is in it only if the evaluation has several.
     """
-    scopes = {_scope(model): model for model in result.models}
-    by_scope = dict(zip(scopes, titles(scopes.values()), strict=True))
-    return lambda model: by_scope[_scope(model)]
+    return titles_in({_scope(model): model for model in result.models}.values())
 
 
 def _model_sections(result: Difference) -> Iterator[Section]:
