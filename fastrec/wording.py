@@ -238,12 +238,9 @@ def signs_of(outcomes: Sequence[str]) -> str:
     >>> signs_of(["right", "wrong", "error"]), signs_of(["right"] * 40)
     ('✓✗!', '40/40')
     """
-    short = len(outcomes) <= _MOST_SIGNS
-    return (
-        "".join(map(SIGNS.__getitem__, outcomes))
-        if short
-        else f"{outcomes.count('right')}/{len(outcomes)}"
-    )
+    if len(outcomes) > _MOST_SIGNS:
+        return f"{outcomes.count('right')}/{len(outcomes)}"
+    return "".join(map(SIGNS.__getitem__, outcomes))
 
 
 def found_in(in_input: bool, answers: int) -> str:
