@@ -105,7 +105,7 @@ def _pairs_table(joins: EvaluationJoins) -> Table:
     from fastrec.commands.overlap.joins import REASONS
 
     groups = joins.groups
-    own: Spellings = {
+    own = {
         "model": lambda pair: listed(groups[pair.first].models, 1),
         "other model": lambda pair: listed(groups[pair.second].models, 1),
         "questions": lambda pair: f"{groups[pair.first].questions:,}",
@@ -141,7 +141,7 @@ def _pairs_notes(joins: EvaluationJoins) -> Iterator[str]:
 
 def _shared_section(pairs: Sequence[SharedQuestions]) -> Section:
     shown = [pair for pair in pairs if pair.examples]
-    own: Spellings = {
+    own = {
         "example": lambda pair: str(pair.examples[0].sample_id),
         "in the other": lambda pair: str(pair.examples[0].other_sample_id),
     }

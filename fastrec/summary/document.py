@@ -419,7 +419,7 @@ def scope_rows(evaluations: Sequence[Any], items: str) -> Rows:
     """A row for each item of a list of each evaluation and metric; those of groups say which."""
     groups = [getattr(evaluation, "group", None) or {} for evaluation in evaluations]
     no_group = dict.fromkeys(chain.from_iterable(groups))
-    rows: Rows = []
+    rows = []
     for evaluation, group in zip(evaluations, groups, strict=True):
         names = {"evaluation_name": evaluation.evaluation_name, "metric": evaluation.metric}
         rows += [flat(item, names) | no_group | group for item in getattr(evaluation, items)]

@@ -280,7 +280,7 @@ def _describe(
     files = {
         str(path.relative_to(staging)): path.stat().st_size for path in sorted(staging.rglob("*.*"))
     }
-    about: dict[str, Any] = {
+    about = {
         "fastrec": __version__,
         "format": form,
         "records": manifest.records,

@@ -20,7 +20,7 @@ def pair_page(site: Site, index: QuestionTable, shown: Query) -> Html:
     """Compare the two models of a query on the evaluations that both have answered."""
     a, b = shown.models
     title_of = titles_in(index.scopes)
-    rows: dict[Cell, dict[str, Cell]] = {}
+    rows = {}
     queries = []
     p_values = []
     for scope, query in choose_scopes(index.scopes, Filters()):
