@@ -96,9 +96,9 @@ def _parsed(template: str) -> list[tuple[str, list[_Field]]]:
     """Split a template into parts, optional if they have a mark, and these into fields."""
     from string import Formatter
 
-    parts = []
+    parts: list[tuple[str, list[_Field]]] = []
     for mark, optional, plain in _PARTS.findall(template):
-        fields = [
+        fields: list[_Field] = [
             (literal, name, spec or "", attrgetter(name) if name else _itself)
             for literal, name, spec, _ in Formatter().parse(optional or plain)
         ]
