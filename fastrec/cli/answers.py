@@ -28,7 +28,7 @@ from fastrec.cli.console import (
 )
 from fastrec.cli.options import command
 from fastrec.cli.output import print_answer, run_reading
-from fastrec.cli.tables import Spellings, table_lines, table_of
+from fastrec.cli.tables import table_lines, table_of
 from fastrec.errors import FastrecError, counted, listed
 from fastrec.wording import (
     NONE,
@@ -498,7 +498,7 @@ def _points(scope: ComparedEvaluation, difference: float | None) -> float | None
 
 
 _GRADED = "* graded: mean scores; higher is better, where no ↓ says that lower is"
-_COMPARED: Spellings = {
+_COMPARED = {
     "evaluation": _marked_title,
     "A": lambda scope: value_text(scope.a, graded=scope.graded),
     "B": lambda scope: value_text(scope.b, graded=scope.graded),

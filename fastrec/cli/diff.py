@@ -24,7 +24,6 @@ from fastrec.cli.options import command
 from fastrec.cli.output import asked, print_answer
 from fastrec.cli.tables import (
     Section,
-    Spellings,
     escaped,
     markdown_lines,
     more_rows,
@@ -91,7 +90,7 @@ def _remark(model: ModelDifference) -> str:
     return ", ".join(remarks)
 
 
-_COLUMNS: Spellings = {
+_COLUMNS = {
     "questions": _questions,
     "old": lambda model: _mean(model, model.old_accuracy, model.old_score),
     "new": lambda model: _mean(model, model.new_accuracy, model.new_score),

@@ -25,7 +25,6 @@ from fastrec.cli.output import asked, print_answer, run_reading
 from fastrec.cli.tables import (
     Column,
     Section,
-    Spellings,
     Table,
     legend_lines,
     make_table,
@@ -328,7 +327,7 @@ def _print_questions(result: Questions) -> None:
     print_lines([*lines, *legend_lines(others_in_words(result.others))])
 
 
-_QUESTION: Spellings = {
+_QUESTION = {
     "sample": lambda question: clip(safe(str(question.sample_id)), _SAMPLE),
     "right": lambda question: (
         spell("{right:g} of {models:,}", question) if question.models else NONE

@@ -20,7 +20,6 @@ from fastrec.cli.options import command
 from fastrec.cli.output import print_answer, print_csv, run_reading
 from fastrec.cli.tables import (
     Section,
-    Spellings,
     Table,
     described,
     make_table,
@@ -432,7 +431,7 @@ def _agreed(question: Item) -> str:
     return f"{value} ({question.agreed_by:,})" if question.agreed_value else ""
 
 
-_SUSPECT: Spellings = {
+_SUSPECT = {
     "sample": lambda question: str(question.sample_ids[0]),
     "reference": lambda question: clip(_one_line(" | ".join(question.references)), _MOST_CHARS),
     "strong models say": _agreed,

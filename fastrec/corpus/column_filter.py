@@ -21,7 +21,7 @@ from fastrec.sorting.keys import METRIC
 from fastrec.where import OUTCOMES, Condition, FieldPath, parse_condition, values_of
 
 # Fields whose texts are in a column; a `sample_id` may be an integer.
-_TEXTS: dict[FieldPath, str] = {
+_TEXTS = {
     **{(field,): column for field, column in KEY_COLUMNS.items()},
     ("interaction_type",): "interaction_type",
     ("schema_version",): "schema_version",
