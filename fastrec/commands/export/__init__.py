@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 from msgspec.structs import replace
