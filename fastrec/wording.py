@@ -120,14 +120,14 @@ def even_scores(scores: Iterable[float | None]) -> list[str]:
     decimals = min(
         max((len(text.partition(".")[2]) for _, text in found if "e" not in text), default=0), 4
     )
-    plain = {text for _, text in found if text.lstrip("-").replace(".", "").isdigit()}
-    kinds = [
-        f".{decimals}f" if text in plain else ".3e" if "e-" in text else "" for _, text in found
-    ]
-    return [
-        format(score, kind) if kind else text
-        for (score, text), kind in zip(found, kinds, strict=True)
-    ]
+    texts = []
+    for score, text in found:
+        if text.lstrip("-").replace(".", "").isdigit():
+            text = f"{score:.{decimals}f}"
+        elif "e-" in text:
+            text = f"{score:.3e}"
+        texts.append(text)
+    return texts
 
 
 def tokens_text(tokens: int) -> str:

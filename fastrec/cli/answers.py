@@ -367,7 +367,7 @@ def _print_tally(tally: Tally, question: ShownQuestion) -> None:
 
     facts = ", ".join(tally_facts(tally, graded=tally.graded))
     say("[?{metric}: ]{facts}", tally, facts=facts)
-    for model, group in groupby(question.answers, key=lambda answer: answer.model_id):
+    for model, group in groupby(question.answers, key=attrgetter("model_id")):
         answers = list(group)
         total = answers[0].total
         verdicts = [verdict for answer in answers for verdict in answer.verdicts]

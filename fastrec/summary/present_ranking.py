@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -214,9 +215,9 @@ RANKINGS: dict[str, Callable[[ModelStats], Any]] = {
     "score": lambda model: _highest_first(model.mean_score),
     "coverage": lambda model: -model.coverage,
     "errors": lambda model: model.errors / model.records,
-    "tokens": lambda model: model.tokens_per_record,
-    "latency": lambda model: model.latency_ms.p50,
-    "model": lambda model: model.model_id,
+    "tokens": attrgetter("tokens_per_record"),
+    "latency": attrgetter("latency_ms.p50"),
+    "model": attrgetter("model_id"),
 }
 
 
@@ -330,8 +331,7 @@ def unranked_in_words(evaluation: EvaluationStats) -> list[str]:
 
 def _order(*names: str, lower: bool) -> Callable[[ModelStats], tuple[Any, ...]]:
     keys = [
-        (lambda model: model.mean_score) if lower and name == "score" else RANKINGS[name]
-        for name in names
+        attrgetter("mean_score") if lower and name == "score" else RANKINGS[name] for name in names
     ]
 
     def order(model: ModelStats) -> tuple[Any, ...]:
