@@ -1,7 +1,7 @@
 """How titles, scores, shares and results are spelled in the terminal, browser and reports."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Protocol
 
@@ -77,13 +77,12 @@ def metrics_of(scopes: Iterable[Scope]) -> Counter[str]:
     return Counter(scope.evaluation_name for scope in scopes)
 
 
-def titles(scopes: Iterable[Scope]) -> list[str]:
-    scopes = list(scopes)
+def titles_in(scopes: Iterable[Scope]) -> Callable[[Scope], str]:
+    """Return a function that gives the title of each of these evaluations and metrics."""
     metrics = metrics_of(scopes)
-    return [
-        title_of(scope.evaluation_name, scope.metric, metrics[scope.evaluation_name])
-        for scope in scopes
-    ]
+    return lambda scope: title_of(
+        scope.evaluation_name, scope.metric, metrics[scope.evaluation_name]
+    )
 
 
 NONE = "–"  # stands for a number that there is not
@@ -121,14 +120,14 @@ def even_scores(scores: Iterable[float | None]) -> list[str]:
     decimals = min(
         max((len(text.partition(".")[2]) for _, text in found if "e" not in text), default=0), 4
     )
-    plain = {text for _, text in found if text.lstrip("-").replace(".", "").isdigit()}
-    kinds = [
-        f".{decimals}f" if text in plain else ".3e" if "e-" in text else "" for _, text in found
-    ]
-    return [
-        format(score, kind) if kind else text
-        for (score, text), kind in zip(found, kinds, strict=True)
-    ]
+    texts = []
+    for score, text in found:
+        if text.lstrip("-").replace(".", "").isdigit():
+            text = f"{score:.{decimals}f}"
+        elif "e-" in text:
+            text = f"{score:.3e}"
+        texts.append(text)
+    return texts
 
 
 def tokens_text(tokens: int) -> str:
@@ -239,12 +238,9 @@ def signs_of(outcomes: Sequence[str]) -> str:
     >>> signs_of(["right", "wrong", "error"]), signs_of(["right"] * 40)
     ('✓✗!', '40/40')
     """
-    short = len(outcomes) <= _MOST_SIGNS
-    return (
-        "".join(map(SIGNS.__getitem__, outcomes))
-        if short
-        else f"{outcomes.count('right')}/{len(outcomes)}"
-    )
+    if len(outcomes) > _MOST_SIGNS:
+        return f"{outcomes.count('right')}/{len(outcomes)}"
+    return "".join(map(SIGNS.__getitem__, outcomes))
 
 
 def found_in(in_input: bool, answers: int) -> str:

@@ -28,7 +28,7 @@ from fastrec.cli.console import (
 )
 from fastrec.cli.options import command
 from fastrec.cli.output import print_answer, run_reading
-from fastrec.cli.tables import Spellings, table_lines, table_of
+from fastrec.cli.tables import table_lines, table_of
 from fastrec.errors import FastrecError, counted, listed
 from fastrec.wording import (
     NONE,
@@ -163,14 +163,13 @@ class AnswerPrinter:
             for turn in turns
             if not turn.is_result or turn.calls or turn.reasoning or turn.other
         ]
-        first, folded, last = shown, shown[:0], shown[:0]
+        first = last = len(shown)
         if not self._full and len(shown) > _FIRST_TURNS + _LAST_TURNS + 1:
-            first = shown[:_FIRST_TURNS]
-            folded = shown[_FIRST_TURNS:-_LAST_TURNS]
-            last = shown[-_LAST_TURNS:]
-        for turn in first:
+            first = _FIRST_TURNS
+            last -= _LAST_TURNS
+        for turn in shown[:first]:
             self._turn(turn, alone=len(turns) == 1)
-        if folded:
+        if folded := shown[first:last]:
             calls = [call for turn in folded for call in turn.calls]
             self._fold(
                 "  ",
@@ -179,7 +178,7 @@ class AnswerPrinter:
                 calls=calls,
                 failed=sum(call.failed for call in calls) + sum(turn.failed for turn in folded),
             )
-        for turn in last:
+        for turn in shown[last:]:
             self._turn(turn, alone=False)
 
     def _turn(self, turn: Turn, *, alone: bool) -> None:
@@ -368,7 +367,7 @@ def _print_tally(tally: Tally, question: ShownQuestion) -> None:
 
     facts = ", ".join(tally_facts(tally, graded=tally.graded))
     say("[?{metric}: ]{facts}", tally, facts=facts)
-    for model, group in groupby(question.answers, key=lambda answer: answer.model_id):
+    for model, group in groupby(question.answers, key=attrgetter("model_id")):
         answers = list(group)
         total = answers[0].total
         verdicts = [verdict for answer in answers for verdict in answer.verdicts]
@@ -499,7 +498,7 @@ def _points(scope: ComparedEvaluation, difference: float | None) -> float | None
 
 
 _GRADED = "* graded: mean scores; higher is better, where no ↓ says that lower is"
-_COMPARED: Spellings = {
+_COMPARED = {
     "evaluation": _marked_title,
     "A": lambda scope: value_text(scope.a, graded=scope.graded),
     "B": lambda scope: value_text(scope.b, graded=scope.graded),

@@ -239,10 +239,10 @@ def _print_rejects(rejects: Rejects, code: Names) -> None:
 def _about_rejects(group: RejectGroup) -> tuple[str, list[str]]:
     """Say how many lines of a group repairs would keep, and list further errors of these lines."""
     kept = "all" if group.repairable == group.count else f"{group.repairable:,}"
-    lines = []
-    for error in group.further:
-        times = error.count if group.count > 1 else 0
-        lines.append(spell("also {path}: {message} [{code}][?  {times:,} ×]", error, times=times))
+    line = "also {path}: {message} [{code}]"
+    if group.count > 1:
+        line += "[?  {count:,} ×]"
+    lines = [spell(line, error) for error in group.further]
     if group.unlisted:
         lines.append(spell("and {unlisted:more error}", group))
     return f"; --repair would keep {kept} of them" if group.repairable else "", lines

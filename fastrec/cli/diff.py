@@ -24,7 +24,6 @@ from fastrec.cli.options import command
 from fastrec.cli.output import asked, print_answer
 from fastrec.cli.tables import (
     Section,
-    Spellings,
     escaped,
     markdown_lines,
     more_rows,
@@ -32,7 +31,7 @@ from fastrec.cli.tables import (
     text_lines,
 )
 from fastrec.errors import counted, listed
-from fastrec.wording import NONE, POINTS, cluster_in_words, power_text, titles
+from fastrec.wording import NONE, POINTS, cluster_in_words, power_text, titles_in
 
 if TYPE_CHECKING:
     from fastrec.commands.diff.document import Difference, ModelDifference
@@ -91,7 +90,7 @@ def _remark(model: ModelDifference) -> str:
     return ", ".join(remarks)
 
 
-_COLUMNS: Spellings = {
+_COLUMNS = {
     "questions": _questions,
     "old": lambda model: _mean(model, model.old_accuracy, model.old_score),
     "new": lambda model: _mean(model, model.new_accuracy, model.new_score),
@@ -107,9 +106,7 @@ def _titles(result: Difference) -> Callable[[Any], str]:
 
     The metric is in it only if the evaluation has several.
     """
-    scopes = {_scope(model): model for model in result.models}
-    by_scope = dict(zip(scopes, titles(scopes.values()), strict=True))
-    return lambda model: by_scope[_scope(model)]
+    return titles_in({_scope(model): model for model in result.models}.values())
 
 
 def _model_sections(result: Difference) -> Iterator[Section]:

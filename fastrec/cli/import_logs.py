@@ -23,7 +23,7 @@ from fastrec.cli.console import (
 )
 from fastrec.cli.options import command
 from fastrec.cli.output import asked, run_with_progress
-from fastrec.cli.tables import Spelling, Spellings, make_table, table_lines, table_of
+from fastrec.cli.tables import Spelling, make_table, table_lines, table_of
 from fastrec.errors import arguments, counted, listed, shown
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _reproduced(logs: Sequence[ImportedLog]) -> str:
     return f"{sum(agreeing):,} of {len(agreeing):,}" if agreeing else "none stated"
 
 
-_HARNESS: Spellings = {
+_HARNESS = {
     "harness": lambda logs: logs[0].harness,
     "samples": _total("samples"),
     "records": _total("records"),

@@ -46,7 +46,7 @@ def cgroup_limit(root: Path = Path("/")) -> int | None:
 
     None if none is set. `root` is the root of the file system; tests pass another one.
     """
-    limits: list[int] = []
+    limits = []
     for line in _lines(root / "proc/self/cgroup"):
         _, controllers, path = line.split(":", 2)
         group = PurePosixPath(path.lstrip("/"))

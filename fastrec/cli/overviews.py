@@ -25,7 +25,6 @@ from fastrec.cli.output import asked, print_answer, run_reading
 from fastrec.cli.tables import (
     Column,
     Section,
-    Spellings,
     Table,
     legend_lines,
     make_table,
@@ -173,7 +172,7 @@ def _print_changes(result: Trend, names: Sequence[str]) -> None:
     if not result.comparisons:
         click.echo("No model has answered a question in two corpora, so nothing is compared.")
         return
-    used: set[str | None] = set()
+    used = set()
     for evaluation in result.evaluations:
         used |= {change.test for model in evaluation.models for change in model.changes}
     tests = {test: name for test, name in TESTS.items() if test in used}
@@ -311,7 +310,7 @@ def _print_ids(result: Questions) -> None:
 def _print_questions(result: Questions) -> None:
     from fastrec.summary.present_choice import others_in_words
 
-    lines: list[str] = []
+    lines = []
     for table in result.evaluations:
         if table.total:
             head = "{evaluation_name:bold}[?, metric {metric}]: {total:question}, {models:model}"
@@ -328,7 +327,7 @@ def _print_questions(result: Questions) -> None:
     print_lines([*lines, *legend_lines(others_in_words(result.others))])
 
 
-_QUESTION: Spellings = {
+_QUESTION = {
     "sample": lambda question: clip(safe(str(question.sample_id)), _SAMPLE),
     "right": lambda question: (
         spell("{right:g} of {models:,}", question) if question.models else NONE

@@ -20,14 +20,13 @@ from fastrec.cli.options import command
 from fastrec.cli.output import print_answer, print_csv, run_reading
 from fastrec.cli.tables import (
     Section,
-    Spellings,
     Table,
     described,
     make_table,
     more_rows,
     table_of,
 )
-from fastrec.errors import counted
+from fastrec.errors import counted, listed
 
 if TYPE_CHECKING:
     from fastrec.answers.items import EvaluationItems, Item
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from fastrec.commands.items import Items
     from fastrec.commands.overlap import Overlap
     from fastrec.commands.overlap.evaluations import SharedQuestions
-    from fastrec.commands.overlap.joins import EvaluationJoins, QuestionGroup
+    from fastrec.commands.overlap.joins import EvaluationJoins
     from fastrec.commands.score import Scored, ScoreExample
     from fastrec.statistics.calibration import Calibration
     from fastrec.summary.document import ModelRecipes
@@ -78,15 +77,14 @@ def overlap(corpus: str, by: str, **options: Any) -> None:
     print_answer(found, _overlap_sections(found), table=by)
 
 
-def _overlap_sections(found: Overlap) -> list[Section]:
-    sections = list(map(_joins_section, found.models or ()))
+def _overlap_sections(found: Overlap) -> Iterator[Section]:
+    yield from map(_joins_section, found.models or ())
     if found.evaluations is not None:
-        sections.append(_shared_section(found.evaluations))
+        yield _shared_section(found.evaluations)
     if found.names is not None:
-        sections.append(_names_section(found.names))
+        yield _names_section(found.names)
     for name, models in groupby(found.hashes or (), key=attrgetter("evaluation_name")):
-        sections.append(_hashes_section(name, list(models)))
-    return sections
+        yield _hashes_section(name, list(models))
 
 
 def _joins_section(joins: EvaluationJoins) -> Section:
@@ -106,9 +104,9 @@ def _pairs_table(joins: EvaluationJoins) -> Table:
     from fastrec.commands.overlap.joins import REASONS
 
     groups = joins.groups
-    own: Spellings = {
-        "model": lambda pair: _spelled(groups[pair.first]),
-        "other model": lambda pair: _spelled(groups[pair.second]),
+    own = {
+        "model": lambda pair: listed(groups[pair.first].models, 1),
+        "other model": lambda pair: listed(groups[pair.second].models, 1),
         "questions": lambda pair: f"{groups[pair.first].questions:,}",
         "of the other": lambda pair: f"{groups[pair.second].questions:,}",
     }
@@ -140,14 +138,9 @@ def _pairs_notes(joins: EvaluationJoins) -> Iterator[str]:
             yield f"{heading}: {' and '.join(models)}, for example sample_id {ids}"
 
 
-def _spelled(group: QuestionGroup) -> str:
-    first, *others = group.models
-    return f"{first} and {len(others)} more" if others else first
-
-
 def _shared_section(pairs: Sequence[SharedQuestions]) -> Section:
     shown = [pair for pair in pairs if pair.examples]
-    own: Spellings = {
+    own = {
         "example": lambda pair: str(pair.examples[0].sample_id),
         "in the other": lambda pair: str(pair.examples[0].other_sample_id),
     }
@@ -438,7 +431,7 @@ def _agreed(question: Item) -> str:
     return f"{value} ({question.agreed_by:,})" if question.agreed_value else ""
 
 
-_SUSPECT: Spellings = {
+_SUSPECT = {
     "sample": lambda question: str(question.sample_ids[0]),
     "reference": lambda question: clip(_one_line(" | ".join(question.references)), _MOST_CHARS),
     "strong models say": _agreed,

@@ -60,11 +60,13 @@ def _find(path: str | None) -> tuple[str, dict[str, Any]]:
 
 def _options(command: click.Command | None) -> _Options:
     assert command
-    options: _Options = {}
-    for option in command.params:
-        if isinstance(option, click.Option):
-            options |= {name[2:]: option for name in option.opts if name.startswith("--")}
-    return options
+    return {
+        name[2:]: option
+        for option in command.params
+        if isinstance(option, click.Option)
+        for name in option.opts
+        if name.startswith("--")
+    }
 
 
 def _check_trust(file: str, names: Collection[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +96,7 @@ def _legends(found: Stats, most: int | None) -> Iterator[Sequence[str]]:
     from fastrec.answers.similar_names import probable_pairs
     from fastrec.summary.present_ranking import facts_in_words, legend
 
-    yield legend(found)
+    yield list(legend(found))
     names = {model.model_id for evaluation in found.evaluations for model in evaluation.by_model}
     pairs = probable_pairs(names)
     similar = [
@@ -141,19 +142,18 @@ def _print_csv(found: Stats) -> None:
     """Print one table of all models and scopes, with numbers in full precision."""
     fields = described("stats", "fields")
     rows = []
-    series: dict[str, None] = {}
     for evaluation in found.evaluations:
         for rank, model in enumerate(evaluation.by_model, 1):
             row: dict[str, Any] = {
                 "evaluation_name": evaluation.evaluation_name,
                 "metric": evaluation.metric,
+                "rank": rank,
+                "graded": evaluation.graded,
             }
-            row |= {"rank": rank, "graded": evaluation.graded}
             columns = [name for name in described("stats", "csv") if name not in row]
             row |= {name: attrgetter(fields.get(name, name))(model) for name in columns}
             rows.append(row | model.series)
-            series |= dict.fromkeys(model.series)
-    print_csv(rows, [*described("stats", "csv"), *series])
+    print_csv(rows, dict.fromkeys(chain(described("stats", "csv"), *rows)))
 
 
 @command()

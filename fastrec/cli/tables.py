@@ -116,7 +116,7 @@ def table_of(
 
     `own` has the spellings of columns without a template, and of further columns.
     """
-    spellings: Spellings = described(name, "columns") | own
+    spellings = described(name, "columns") | own
     names = [column for column in spellings if column not in without]
     rows = [[spelled(spellings[column], item) for column in names] for item in items]
     return make_table(names, rows, described(name, "left"), list(described(name, "hidden")))
@@ -250,8 +250,8 @@ def latex_lines(
     sections: Iterable[Section], legends: Legends, caption: str | None
 ) -> Iterator[str]:
     """Yield the lines of tables for the package booktabs."""
-    begin: list[str] = []
-    end: list[str] = []
+    begin = []
+    end = []
     if caption is not None:
         begin = ["\\begin{table}", "\\centering", f"\\caption{{{_latex(caption)}}}"]
         end = ["\\end{table}"]

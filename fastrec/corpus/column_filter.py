@@ -21,7 +21,7 @@ from fastrec.sorting.keys import METRIC
 from fastrec.where import OUTCOMES, Condition, FieldPath, parse_condition, values_of
 
 # Fields whose texts are in a column; a `sample_id` may be an integer.
-_TEXTS: dict[FieldPath, str] = {
+_TEXTS = {
     **{(field,): column for field, column in KEY_COLUMNS.items()},
     ("interaction_type",): "interaction_type",
     ("schema_version",): "schema_version",
@@ -77,7 +77,7 @@ def _verdicts(
     columns: PartColumns, filters: Filters
 ) -> Iterator[tuple[Callable[[], Sequence[int]], list[_Verdict]]]:
     """Yield by code a verdict, for each thing that filters ask, and what reads the codes."""
-    accepts: dict[str, tuple[Callable[[Any], bool], Sequence[str]]] = {
+    accepts = {
         "evaluation": (
             filters.accepts_evaluation,
             filters.evaluation + filters.exclude_evaluation,
@@ -143,7 +143,7 @@ def codes_of(columns: PartColumns, path: FieldPath) -> Codes:
 
 
 def _numbers(columns: PartColumns, name: str) -> Codes:
-    values: list[Any] = columns.array(name).tolist()
+    values = columns.array(name).tolist()
     if name in TOKENS:
         has_tokens = columns.array("has_tokens")
         values = [value if has else None for value, has in zip(values, has_tokens, strict=True)]

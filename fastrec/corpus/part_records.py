@@ -161,7 +161,7 @@ class PartRecords:
         if name in ("correct", "error"):
             return map(bool, numbers)
         exact = self._columns.exact(name)
-        values: list[Any] = numbers.tolist()
+        values = numbers.tolist()
         if name == "latency_ms":
             values = [None if isnan(value) else value for value in values]
         for number, position in enumerate(self._positions[span] if exact else ()):

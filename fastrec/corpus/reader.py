@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 
 from fastrec.corpus.columns import PartColumns
-from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
+from fastrec.corpus.manifest import read_manifest, read_summary
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, decoding, parts_of, skim_lines
 from fastrec.errors import CorpusError
 from fastrec.filters import Filters
@@ -36,7 +36,7 @@ class CorpusReader(os.PathLike[str]):
             CorpusError: The manifest is damaged.
         """
         self.path = os.fspath(corpus)
-        self.manifest: Manifest = read_manifest(self.path)
+        self.manifest = read_manifest(self.path)
         self._open_columns = lru_cache(_KEPT_COLUMNS)(lambda part: open_columns(self.parts[part]))
 
     def __fspath__(self) -> str:

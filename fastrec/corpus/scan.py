@@ -88,7 +88,7 @@ def run_in_order(
     task: Callable[[Argument], Result], arguments: Iterable[Argument], *, text_bytes: int, jobs: int
 ) -> Generator[Result]:
     """Run a task on each argument, in several processes if that pays; yield results in order."""
-    early: dict[int, Result] = {}
+    early = {}
     turn = 0
     with make_engine(jobs_for(text_bytes, length_hint(arguments, jobs), jobs)) as engine:
         for number, result in engine.run(task, arguments):

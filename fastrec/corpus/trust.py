@@ -86,8 +86,8 @@ def trusted_shards(
     `sort_fields` is the order of the new corpus. If its version `is_guess`, it follows from the
     records. `why_judged_again` tells why recorded options do not suit the new corpus.
     """
-    marked: dict[str, Shard] = {}
-    ranges: list[_Range] = []
+    marked = {}
+    ranges = []
     position_of = position_maker(sort_fields)
     corpora = dict.fromkeys(parent_of(shard.path) for shard in shards if shard.listed)
     published = set(_read_list()) if corpora else set()

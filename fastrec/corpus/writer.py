@@ -34,7 +34,7 @@ _WINDOW_LOG = 23
 # but needs all of its text in memory. The threads of zstd compress whole jobs, too, but each job
 # reads the end of the one before again. With jobs of 8 MiB this gains 4 %, for 2 % more bytes and
 # 24 MiB more memory per process. Smaller jobs gain nothing.
-_TUNED: dict[int, dict[str, int]] = {3: {"hash_log": 16, "chain_log": 16, "min_match": 6}}
+_TUNED = {3: {"hash_log": 16, "chain_log": 16, "min_match": 6}}
 _GZIP = 31  # wbits: the largest window, in a gzip member without name and time
 
 

@@ -114,7 +114,7 @@ def count_lists(
     """
     at_once = current_limits().census_fan_in
     partitions = current_limits().census_partitions
-    tasks: list[CountTask] = []
+    tasks = []
     for group, prefixes in enumerate(groups):
         lists = [list(prefixes)]
         if len(prefixes) > at_once:

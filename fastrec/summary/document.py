@@ -99,31 +99,32 @@ class RepairExample(msgspec.Struct, kw_only=True):
     message: str
 
 
-class Repaired(msgspec.Struct, kw_only=True):
-    """Valid lines, duplicates included, that `--repair` repaired."""
-
-    #: Number of lines.
-    lines: _Count
-    #: By the code of a repair; a line may have several.
-    by_code: dict[str, int]
-    #: The first 3 of each repair, by evaluation, model and sample.
-    examples: list[RepairExample]
-
-
 class Repairable(msgspec.Struct, kw_only=True):
     """Rejected lines that `--repair all` would keep."""
 
     #: Number of lines.
     lines: _Count
-    #: By the code of a repair; a line may need several.
+    #: By the code of a repair; a line may have several.
     by_code: dict[str, int]
 
 
-class SameRunPair(msgspec.Struct):
-    """Two runs of a model on an evaluation with records that are otherwise equal."""
+class Repaired(Repairable, kw_only=True):
+    """Valid lines, duplicates included, that `--repair` repaired."""
+
+    #: The first 3 of each repair, by evaluation, model and sample.
+    examples: list[RepairExample]
+
+
+class EvaluatedModel(msgspec.Struct):
+    """A model on an evaluation, over all of its metrics."""
 
     evaluation_name: str
     model_id: str
+
+
+class SameRunPair(EvaluatedModel):
+    """Two runs of a model on an evaluation with records that are otherwise equal."""
+
     #: The `evaluation_id` that stays.
     kept: str
     #: The other; the same if only the schema version differs.
@@ -164,11 +165,9 @@ class Identities(msgspec.Struct, kw_only=True):
     examples: list[IdentityExample]
 
 
-class HashExample(msgspec.Struct, kw_only=True):
+class HashExample(EvaluatedModel, kw_only=True):
     """A record whose sample_hash no recipe gives."""
 
-    evaluation_name: str
-    model_id: str
     sample_id: _SampleId
     #: In the line.
     given: str
@@ -176,11 +175,9 @@ class HashExample(msgspec.Struct, kw_only=True):
     computed: str
 
 
-class ModelRecipes(msgspec.Struct):
+class ModelRecipes(EvaluatedModel):
     """The recipes of the hashes of one model on one evaluation, over all of its metrics."""
 
-    evaluation_name: str
-    model_id: str
     #: Valid lines by recipe, as in `by_recipe`.
     recipes: dict[str, int]
 
@@ -422,7 +419,7 @@ def scope_rows(evaluations: Sequence[Any], items: str) -> Rows:
     """A row for each item of a list of each evaluation and metric; those of groups say which."""
     groups = [getattr(evaluation, "group", None) or {} for evaluation in evaluations]
     no_group = dict.fromkeys(chain.from_iterable(groups))
-    rows: Rows = []
+    rows = []
     for evaluation, group in zip(evaluations, groups, strict=True):
         names = {"evaluation_name": evaluation.evaluation_name, "metric": evaluation.metric}
         rows += [flat(item, names) | no_group | group for item in getattr(evaluation, items)]

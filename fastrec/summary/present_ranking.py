@@ -1,7 +1,8 @@
 """Present a summary: rank the models of each evaluation and metric, and explain the numbers."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -214,9 +215,9 @@ RANKINGS: dict[str, Callable[[ModelStats], Any]] = {
     "score": lambda model: _highest_first(model.mean_score),
     "coverage": lambda model: -model.coverage,
     "errors": lambda model: model.errors / model.records,
-    "tokens": lambda model: model.tokens_per_record,
-    "latency": lambda model: model.latency_ms.p50,
-    "model": lambda model: model.model_id,
+    "tokens": attrgetter("tokens_per_record"),
+    "latency": attrgetter("latency_ms.p50"),
+    "model": attrgetter("model_id"),
 }
 
 
@@ -330,8 +331,7 @@ def unranked_in_words(evaluation: EvaluationStats) -> list[str]:
 
 def _order(*names: str, lower: bool) -> Callable[[ModelStats], tuple[Any, ...]]:
     keys = [
-        (lambda model: model.mean_score) if lower and name == "score" else RANKINGS[name]
-        for name in names
+        attrgetter("mean_score") if lower and name == "score" else RANKINGS[name] for name in names
     ]
 
     def order(model: ModelStats) -> tuple[Any, ...]:
@@ -372,38 +372,38 @@ def _model(
     )
 
 
-def facts_in_words(facts: CorpusFacts) -> list[str]:
+def facts_in_words(facts: CorpusFacts) -> Iterator[str]:
     """Describe a corpus in a few short lines.
 
     What is as usual is left out, apart from the schema version.
     """
-    lines = [f"schema {facts.schema}"]
+    text = f"schema {facts.schema}"
     if facts.upgraded:
         by_version = {f"of {version}": count for version, count in facts.versions.items()}
-        lines[0] += f": {counted(facts.upgraded, 'line')} upgraded; lines: {_listed(by_version)}"
+        text += f": {counted(facts.upgraded, 'line')} upgraded; lines: {_listed(by_version)}"
+    yield text
     if facts.notes:
-        lines.append(f"notes on lines: {_listed(facts.notes)}")
+        yield f"notes on lines: {_listed(facts.notes)}"
     if facts.repeats or facts.contradictions:
-        lines.append(
+        yield (
             f"identities with repeats: {facts.repeats:,}; with contradictions: "
             f"{facts.contradictions:,}"
         )
     if facts.split_hashes:
         text = "several sample_ids in one run: each sample_id is a question"
-        lines.append(
+        yield (
             f"{facts.split_hashes:,} {'hash has' if facts.split_hashes == 1 else 'hashes have'} "
             f"{text}"
         )
     if facts.same_run:
-        lines.append(f"{counted(facts.same_run, 'record')} dropped that another run has, too")
+        yield f"{counted(facts.same_run, 'record')} dropped that another run has, too"
     if facts.recipes.keys() - {facts.recipe, ABSENT}:
         names = {ABSENT: "without a hash", WRONG: "wrong"}
         spelled = {names.get(name, f"by {name}"): count for name, count in _by_count(facts.recipes)}
-        lines.append(
+        yield (
             f"hashes of lines: {_listed(spelled)}; the corpus has {facts.recipe} "
             "(overlap --by hashes)"
         )
-    return lines
 
 
 def _listed(counts: Mapping[str, int]) -> str:
@@ -465,37 +465,35 @@ def repeats_in_words(repeats_as: str) -> list[str]:
     return [first, f"from all of its answers. Questions with fewer than {number} do not count."]
 
 
-def legend(stats: Stats) -> list[str]:
+def legend(stats: Stats) -> Iterator[str]:
+    """Explain the tables of models."""
     if not any(evaluation.by_model for evaluation in stats.evaluations):
-        return []
-    lines = []
+        return
     answered = [evaluation for evaluation in stats.evaluations if evaluation.answering]
     if any(map(stats.shows_accuracy, answered)):
-        lines.append("95% interval: the range of accuracies that agree with the answers (Wilson).")
-        lines.append("±: one standard error of the mean score. Both are computed over questions.")
+        yield "95% interval: the range of accuracies that agree with the answers (Wilson)."
+        yield "±: one standard error of the mean score. Both are computed over questions."
     if not all(map(stats.shows_accuracy, answered)):
-        lines.append(
-            "Where scores are other than 0 and 1, the score counts; --accuracy shows both."
-        )
-        lines.append("95% interval of a score: 1.96 standard errors over questions on each side.")
+        yield "Where scores are other than 0 and 1, the score counts; --accuracy shows both."
+        yield "95% interval of a score: 1.96 standard errors over questions on each side."
     if any(model.rank for evaluation in answered for model in evaluation.by_model):
-        lines.append("rank: what paired tests over common questions allow, 95 % jointly (Holm).")
-    lines += cluster_in_words(stats.cluster)
+        yield "rank: what paired tests over common questions allow, 95 % jointly (Holm)."
+    yield from cluster_in_words(stats.cluster)
     if stats.outcomes:
         chosen = " ".join(f"--{outcome}" for outcome in stats.outcomes)
-        lines.append(f"Only records chosen by {chosen} count: the accuracy says what was chosen.")
+        yield f"Only records chosen by {chosen} count: the accuracy says what was chosen."
     if any(evaluation.lower_is_better for evaluation in answered):
-        lines.append("↓: lower scores are better.")
+        yield "↓: lower scores are better."
     if stats.repeats_as != "mean":
-        lines += repeats_in_words(stats.repeats_as)
+        yield from repeats_in_words(stats.repeats_as)
     elif any(map(has_repeats, stats.evaluations)):
-        lines.append("A question with several answers counts once, with the mean of its answers.")
+        yield "A question with several answers counts once, with the mean of its answers."
     if any(evaluation.errors for evaluation in stats.evaluations):
         if stats.errors_as_wrong:
-            lines.append(
+            yield (
                 "errors: records with an error. They count as wrong, with the score that they have."
             )
         else:
-            lines.append("errors: records with an error. They do not count for accuracy and score;")
-            lines.append("--errors-as-wrong counts them as wrong answers.")
-    return lines + others_in_words(stats.others)
+            yield "errors: records with an error. They do not count for accuracy and score;"
+            yield "--errors-as-wrong counts them as wrong answers."
+    yield from others_in_words(stats.others)

@@ -33,7 +33,7 @@ from fastrec.summary.present_ranking import facts_in_words
 from fastrec.summary.rows import outcome_of, row_maker
 from fastrec.summary.summarize import hash_counts, summarize
 from fastrec.summary.tally import Tally
-from fastrec.wording import titles
+from fastrec.wording import titles_in
 from tests.normalize.normalizing import Corpus, run_limited
 from tests.running import make_page
 from tests.samples import sample_of
@@ -119,7 +119,9 @@ def test_eight_metrics_on_ten_samples_are_ten_questions(tmp_path: Path) -> None:
             assert model.mean_score == number + 0.5
             assert model.score_standard_error == pytest.approx((10 / 4 / 9 / 10) ** 0.5)
             assert model.tokens.total == 150
-    assert titles(summary.evaluations) == [f"arithmetic · {metric}" for metric in METRICS]
+    assert list(map(titles_in(summary.evaluations), summary.evaluations)) == [
+        f"arithmetic · {metric}" for metric in METRICS
+    ]
 
 
 @settings(max_examples=examples(9, 100), deadline=None)
@@ -453,7 +455,7 @@ def test_facts_about_a_corpus(tmp_path: Path) -> None:
     assert facts.notes["version.mismatch"] == 1
     assert facts.notes["upgrade.sample_id_number"] == 1
     assert (facts.recipe, facts.recipes) == (NEWEST_SCHEMA.recipe, {"absent": 3})
-    lines = facts_in_words(facts)
+    lines = list(facts_in_words(facts))
     assert lines[0] == f"schema {VERSION}: 1 line upgraded; lines: 2 of {VERSION}, 1 of 0.2.0"
     assert "1 version.mismatch" in lines[1]
     assert stats_command(corpus).endswith("\n\n" + "\n".join(lines) + "\n")

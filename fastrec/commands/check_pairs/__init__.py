@@ -87,7 +87,7 @@ class PairCheck(Framed, kw_only=True):
 
     def _rows(self) -> list[dict[str, Any]]:
         """A row for each group of findings. `rows` is a number."""
-        return [flat(group) for group in self.groups]
+        return list(map(flat, self.groups))
 
     @property
     def ok(self) -> bool:
@@ -305,9 +305,7 @@ def check_pairs(
         jobs = 1
     pairs, ignored, bad_files = find_pairs(names)
     pieces = [piece for pair in pairs for piece in pieces_of(pair)]
-    tasks = [
-        CheckTask(task_pieces) for task_pieces in gather_tasks(pieces, current_limits().task_bytes)
-    ]
+    tasks = list(map(CheckTask, gather_tasks(pieces, current_limits().task_bytes)))
     size = total_text(pieces)
     results = run_in_order(check_task, tasks, text_bytes=size, jobs=jobs)
     check = _Check(PairCheck(ignored=ignored, bad_files=bad_files))

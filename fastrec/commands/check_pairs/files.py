@@ -184,10 +184,10 @@ def find_pairs(directories: Iterable[str]) -> tuple[list[Pair], int, list[str]]:
     Also return the number of JSONL files that are no samples files, and why some files and folders
     cannot be read.
     """
-    found: list[Pair] = []
+    found = []
     ignored = 0
     bad_files: list[str] = []
-    seen: set[str] = set()
+    seen = set()
     problems = []
     for directory in map(without_file_protocol, directories):
         storage = storage_of(directory)
@@ -199,9 +199,7 @@ def find_pairs(directories: Iterable[str]) -> tuple[list[Pair], int, list[str]]:
         absolute = directory if is_url(directory) else os.path.abspath(directory)  # noqa: PTH100 - as given
         given = absolute.rstrip("/").split("/")
         is_empty = True
-        folders: Iterable[_Folder] = (
-            (path, files, shard_at) for path, files in walk(directory, bad_files)
-        )
+        folders = ((path, files, shard_at) for path, files in walk(directory, bad_files))
         for folder in _in_store(directory) if is_url(directory) else folders:
             path, files, _ = folder
             below = path.removeprefix(directory).strip("/")

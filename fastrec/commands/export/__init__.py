@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -280,7 +280,7 @@ def _describe(
     files = {
         str(path.relative_to(staging)): path.stat().st_size for path in sorted(staging.rglob("*.*"))
     }
-    about: dict[str, Any] = {
+    about = {
         "fastrec": __version__,
         "format": form,
         "records": manifest.records,

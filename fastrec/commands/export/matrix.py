@@ -105,24 +105,16 @@ class _Matrix:
         self._cells += block.size
         self.blocks.append(block)
 
-    def scores(self) -> Iterator[list[str]]:
-        """Yield the rows of the scores."""
-        return self._rows(self.blocks, self._spell_scores)
-
-    def verdicts(self) -> Iterator[list[str]]:
-        """Yield the rows that say whether answers are right."""
-        judged = [block for block in self.blocks if not block.is_graded]
-        return self._rows(judged, _spell_verdicts)
-
-    def _spell_scores(self, start: int, cells: Array) -> list[str]:
+    def spell_scores(self, start: int, cells: Array) -> list[str]:
         spelled = [spell(score).decode() if verdict else "" for score, verdict in cells.tolist()]
         for cell in self._spelled.keys() & range(start, start + len(cells)):
             spelled[cell - start] = self._spelled[cell]
         return spelled
 
-    def _rows(
+    def rows(
         self, blocks: Sequence[_Block], spell_cells: Callable[[int, Array], list[str]]
     ) -> Iterator[list[str]]:
+        """Yield the rows of some blocks, below their names."""
         cells = np.memmap(self._path, _CELL, "r")
         yield ["model_id", *(name for block in blocks for name in block.columns)]
         for model in sorted({model for block in self.blocks for model in block.rows}):
@@ -161,8 +153,9 @@ def write_matrix(
     matrix = _Matrix(selection, scratch)
     for number, evaluation in enumerate(evaluations):
         matrix.add(records.of(number), is_graded=names_metrics and evaluation.graded)
-    write(output / "scores.csv", matrix.scores())
-    write(output / "correct.csv", matrix.verdicts())
+    judged = [block for block in matrix.blocks if not block.is_graded]
+    write(output / "scores.csv", matrix.rows(matrix.blocks, matrix.spell_scores))
+    write(output / "correct.csv", matrix.rows(judged, _spell_verdicts))
     write(output / "samples.csv", _samples(matrix.blocks, names_metrics=names_metrics))
     notices = []
     if matrix.failed:

@@ -222,7 +222,7 @@ class _Struct:
 
     def columns(self, values: list[Any]) -> list[pa.Array]:
         """Convert many objects; the columns are null where an object is missing."""
-        arrays: list[pa.Array] = []
+        arrays = []
         for column in self._columns:
             arrays += column.arrays([getattr(value, column.name, UNSET) for value in values])
         return arrays
@@ -303,7 +303,7 @@ def write_parquet(task: ExportTask) -> None:
 def write_groups(writer: pq.ParquetWriter, batches: Iterable[tuple[pa.RecordBatch, int]]) -> None:
     """Write batches, each given with its size, in row groups of limited size."""
     most_bytes = current_limits().parquet_group_bytes
-    group: list[pa.RecordBatch] = []
+    group = []
     size = 0
     for batch, batch_bytes in batches:
         group.append(batch)

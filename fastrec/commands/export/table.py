@@ -86,7 +86,7 @@ def read_rows(
     part: PartFile, lines: Iterable[bytes], decode: Callable[[bytes], Row]
 ) -> Iterator[tuple[list[Row], int]]:
     """Decode lines of a part, and yield them with the size of their text, chunk by chunk."""
-    rows: list[Row] = []
+    rows = []
     size = 0
     with decoding(part):
         for line in lines:

@@ -13,7 +13,7 @@ from fastrec.sources.shard import numbered_lines
 from fastrec.storage import base_name, join
 from fastrec.summary.document import Summary
 from fastrec.summary.present_ranking import Stats, facts_of
-from fastrec.wording import titles
+from fastrec.wording import titles_in
 
 _EXAMPLES = 5  # per code
 _EXCERPT_BYTES = 160
@@ -92,9 +92,10 @@ def _mismatches(summary: Summary) -> tuple[int, Table]:
     }
     if any(evaluation.split_hashes for evaluation in summary.evaluations):
         counts["split_hashes"] = "of these in one run"
+    title_of = titles_in(summary.evaluations)
     rows = [
-        (title, *(getattr(evaluation, name) for name in counts))
-        for title, evaluation in zip(titles(summary.evaluations), summary.evaluations, strict=True)
+        (title_of(evaluation), *(getattr(evaluation, name) for name in counts))
+        for evaluation in summary.evaluations
         if evaluation.ids_with_many_hashes or evaluation.hashes_with_many_ids
     ]
     return len(rows), (("evaluation", *counts.values()), rows[:_MOST_ROWS])

@@ -106,7 +106,7 @@ _KEYS = (
 _PARAMETERS = dict(zip(_KEYS, Query.__struct_fields__, strict=True))
 _TYPED = ("text", "where")  # as the user has typed them; others are names
 _NUMBERS = ("least", "most")
-_CHOICES: dict[str, Sequence[str]] = {
+_CHOICES = {
     "which": get_args(Which),
     "outcome": get_args(OutcomeFilter),
     "in": PLACES,

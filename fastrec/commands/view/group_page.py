@@ -48,7 +48,7 @@ def group_results(
         NoMatchError: No record has the field.
     """
     rows: dict[str, dict[str, Cell]] = {}
-    groups: dict[str, str] = {}  # addresses by value
+    groups = {}  # addresses by value
     scopes = [one for one, _ in choose_primary(choose_scopes(index.scopes, Filters()))]
     for scope in sorted(scopes, key=lambda scope: -scope.questions)[:_COLUMNS]:
         name, values = ungrouped_name(scope.evaluation_name, [group])

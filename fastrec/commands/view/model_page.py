@@ -103,7 +103,7 @@ def _is_common(one: BoardModel, other: BoardModel) -> bool:
 
 def _results(site: Site, index: QuestionTable, stats: Stats, model: str) -> tuple[CellsTable, Html]:
     """The results of a model by evaluation and metric, as a table and as a picture."""
-    rows: dict[Cell, dict[str, Cell]] = {}
+    rows = {}
     results = {}
     for evaluation in stats.evaluations:
         for own in evaluation.by_model:
@@ -129,7 +129,7 @@ def rows_behind(
 ) -> _Rows:
     """The questions on which a model is most behind others, and by how much."""
     models = (model, *others)
-    gaps: list[tuple[float, float, Query, str]] = []
+    gaps = []
     for query in queries:
         scope = index.scope(query)
         sign = -1 if scope and scope.lower_is_better else 1

@@ -13,24 +13,23 @@ from fastrec.filters import Filters
 from fastrec.pages.html import Cell, Html
 from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.paired import Paired, compare_series
-from fastrec.wording import metrics_of, title_of
+from fastrec.wording import titles_in
 
 
 def pair_page(site: Site, index: QuestionTable, shown: Query) -> Html:
     """Compare the two models of a query on the evaluations that both have answered."""
     a, b = shown.models
-    metrics = metrics_of(index.scopes)
-    rows: dict[Cell, dict[str, Cell]] = {}
+    title_of = titles_in(index.scopes)
+    rows = {}
     queries = []
     p_values = []
     for scope, query in choose_scopes(index.scopes, Filters()):
         is_wanted = shown.evaluation_name in ("", scope.evaluation_name)
         if is_wanted and a in scope.models and b in scope.models:
-            title = title_of(scope.evaluation_name, scope.metric, metrics[scope.evaluation_name])
             chosen = replace(query, models=(a, b), where=shown.where, sort="hardest")
             found = _test(index, scope, chosen)
             cells = _cells(site, scope, chosen, found)
-            rows[Cell(title, href=site.query(chosen))] = cells
+            rows[Cell(title_of(scope), href=site.query(chosen))] = cells
             queries.append(query)
             if found.p is not None:
                 p_values.append((cells, found.p))

@@ -22,7 +22,7 @@ from fastrec.commands.view.addresses import (
 from fastrec.errors import counted
 from fastrec.pages.html import Html
 from fastrec.where import spell_path
-from fastrec.wording import even_scores, found_in, metrics_of, percent, title_of
+from fastrec.wording import even_scores, found_in, percent, titles_in
 
 
 def metric_name(metric: str | None) -> str:
@@ -51,23 +51,18 @@ def found_page(
 
     `progress` says how far the search for the text is; it is empty if it is done.
     """
-    metrics = metrics_of(index.scopes)
-
-    def title_of_scope(scope: Scope | QuestionRow) -> str:
-        name = scope.evaluation_name
-        return title_of(name, scope.metric, metrics[name])
-
+    title_of = titles_in(index.scopes)
     rows = [("model", site.models("model", model), model, "") for model in index.models]
     for scope in index.scopes:
         about = counted(scope.questions, "question")
-        rows.append(("evaluation", site.scope(scope), title_of_scope(scope), about))
+        rows.append(("evaluation", site.scope(scope), title_of(scope), about))
     rows = [row for row in rows if text.casefold() in row[2].casefold()]
     for row in found:
-        about = f"{title_of_scope(row)} · {row.excerpt}"
+        about = f"{title_of(row)} · {row.excerpt}"
         rows.append(("question", site.question(row), str(row.sample_id), about))
     for scope, records in () if progress else index.found_scopes(text):
         address = site.query(replace(all_questions(scope), text=text))
-        rows.append(("text", address, title_of_scope(scope), f"in {counted(records, 'record')}"))
+        rows.append(("text", address, title_of(scope), f"in {counted(records, 'record')}"))
     return site.page(
         "found",
         f"{len(rows):,} found",
