@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fastrec.harnesses.log import Sample, Score
+from fastrec.harnesses.log import Sample, Score, answer_to
 from fastrec.harnesses.values import (
     REFUSALS,
     Fields,
@@ -35,7 +35,7 @@ from fastrec.harnesses.values import (
     spell,
     texts_of,
 )
-from fastrec.schemas.newest import Input, Message, Output, Performance, ToolCall
+from fastrec.schemas.newest import Message, Performance, ToolCall
 
 _ROLES = {"agent": "assistant"}  # the sources of steps that are no roles
 
@@ -105,10 +105,11 @@ def trial_of(
     of the task is the question. `others` are further fields of the sample.
     """
     main = next(iter(rewards))
-    sample = Sample(
+    sample = answer_to(
+        spell(asked or task_id),
+        texts_of(expected),
+        others.pop("said", []),
         sample_id=spell(task_id),
-        input=Input(raw=spell(asked or task_id), reference=texts_of(expected)),
-        output=others.pop("output", Output(raw=[])),
         scores=[
             Score(name, number_of(reward), "the log states no number")
             for name, reward in rewards.items()
@@ -151,7 +152,7 @@ def add_chat(sample: Sample, chat: Any) -> None:
 
 
 def _call_of(call: Fields) -> ToolCall:
-    function = as_object(call["function"]) or call
+    function = call.object("function") or call
     return ToolCall(
         id=call.text("id", "tool_call_id"),
         name=function.text("name", "function_name"),
