@@ -68,10 +68,8 @@ def _last_question(text: str) -> OptionalText:
         return None
     if not all("role" in message for message in messages):
         return None
-    for message in reversed(messages):
-        if message["role"] == "user":
-            return text_of(message.get("content"))
-    return None
+    contents = [message.get("content") for message in messages if message["role"] == "user"]
+    return text_of(contents[-1]) if contents else None
 
 
 def text_of(content: Any) -> OptionalText:

@@ -98,10 +98,10 @@ class Attachments:
     def __init__(self, load: Callable[[], Texts]) -> None:
         self._load = cache(load)
 
-    def resolve(self, text: str) -> str:
+    def resolve(self, text: OptionalText) -> str:
         """A text with its references replaced by what they refer to; unknown ones stay."""
-        if "://" not in text:
-            return text
+        if not text or "://" not in text:
+            return text or ""
         if found := re.fullmatch(_WHOLE, text):
             return self._load().get(found[1], text)
         return re.sub(_INSIDE, lambda found: self._load().get(found[1], found[0]), text)
@@ -125,7 +125,7 @@ def placeholder(part: Part, attachments: Attachments) -> str:
     >>> placeholder(Part(type="image", image="https://example.org/cat.png"), none)
     '[image: https://example.org/cat.png]'
     """
-    data = attachments.resolve(getattr(part, part.type) or "")
+    data = attachments.resolve(getattr(part, part.type))
     declared = part.mime_type or _FORMATS.get(part.format or "", part.format) or ""
     if data.startswith("data:"):
         details = _of_data_url(data, declared)
@@ -169,7 +169,7 @@ def said_in(message: LoggedMessage, attachments: Attachments) -> Said:
         if isinstance(part, str):
             texts.append(attachments.resolve(part))
         elif part.type == "text":
-            texts.append(attachments.resolve(part.text or ""))
+            texts.append(attachments.resolve(part.text))
         elif part.type == "reasoning":
             thoughts.append(_reasoning(part, attachments))
         elif part.type in ("image", "audio", "video", "document"):
@@ -217,8 +217,8 @@ def prompt_text(messages: Sequence[LoggedMessage], attachments: Attachments) -> 
 
 def _reasoning(part: Part, attachments: Attachments) -> str:
     if part.redacted:  # then `reasoning` is encrypted
-        return attachments.resolve(part.summary or "") or "[redacted reasoning]"
-    return attachments.resolve(part.reasoning or "") or attachments.resolve(part.summary or "")
+        return attachments.resolve(part.summary) or "[redacted reasoning]"
+    return attachments.resolve(part.reasoning or part.summary)
 
 
 def _tool_call(call: Call, attachments: Attachments) -> ToolCall:

@@ -87,15 +87,13 @@ class Results(Fields):
 
     @property
     def model(self) -> str:
-        general = "config_general"
-        name = self[f"{general}.model_name"] or self[f"{general}.model_config.model_name"]
-        return name if isinstance(name, str) else ""
+        return self.text("config_general.model_name", "config_general.model_config.model_name")
 
     @property
     def version(self) -> str:
         """The commit of lighteval, which is all that the document says about its version."""
-        sha = self["config_general.lighteval_sha"]
-        return sha if isinstance(sha, str) and sha != "?" else ""
+        sha = self.text("config_general.lighteval_sha")
+        return "" if sha == "?" else sha
 
     @property
     def figures(self) -> Fields:

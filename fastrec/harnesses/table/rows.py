@@ -80,8 +80,7 @@ def open_table(path: str, columns: TableColumns, piece: Piece = _WHOLE) -> Table
     if head[:1] == b"[":
         blocks = shard_at(path).read_text()
         items = JsonArray(path, lambda _: next(blocks, b""), None, _json_row).items()
-        rows = ((number, cells) for number, (_, _, cells) in enumerate(items, 1))
-        return Table("row", rows, {})
+        return Table("row", enumerate(map(itemgetter(2), items), 1), {})
     if head[:1] == b"{":
         return Table("line", _json_rows(path, piece), {})
     names = head.partition(b"\n")[0].decode(errors="replace")
