@@ -23,7 +23,7 @@ import msgspec
 from msgspec import UNSET
 
 from fastrec.harnesses.transcripts import arguments_in, arguments_of
-from fastrec.harnesses.values import JsonObject, LogObject, OptionalText, Texts, spell
+from fastrec.harnesses.values import JsonObject, LogObject, OptionalText, Texts, as_list, spell
 from fastrec.schemas.newest import Message, ToolCall
 
 # The decoder skips fields of a log that no Struct names, above all `events`, which are most of the
@@ -137,8 +137,8 @@ def placeholder(part: Part, attachments: Attachments) -> str:
         details = [declared, f"sha256:{sha256(data.encode()).hexdigest()}"]
     else:
         details = [declared, data]
-    name = [part.filename] if part.filename and part.filename != data else []
-    return f"[{part.type}: {', '.join(filter(None, [*name, *details]))}]"
+    name = part.filename if part.filename != data else ""
+    return f"[{part.type}: {', '.join(filter(None, [name, *details]))}]"
 
 
 def _of_data_url(url: str, declared: str) -> list[str]:
@@ -164,8 +164,8 @@ def said_in(message: LoggedMessage, attachments: Attachments) -> Said:
     if isinstance(content, str) and not message.reasoning:
         return Said(attachments.resolve(content), "", calls)
     texts: list[str] = []
-    thoughts = [message.reasoning] if message.reasoning else []
-    for part in [content] if isinstance(content, str) else content or ():
+    thoughts = [message.reasoning]
+    for part in as_list(content):
         if isinstance(part, str):
             texts.append(attachments.resolve(part))
         elif part.type == "text":
@@ -190,7 +190,6 @@ def messages_of(
     for index, message in enumerate(messages):
         said = said_in(message, attachments)
         count += len(said.calls)
-        answered = message.tool_call_id
         transcript.append(
             Message(
                 turn_idx=index,
@@ -198,7 +197,7 @@ def messages_of(
                 content=_with_error(said.text, message),
                 reasoning_trace=said.reasoning or UNSET,
                 tool_calls=said.calls or UNSET,
-                tool_call_id=([answered] if isinstance(answered, str) else answered) or UNSET,
+                tool_call_id=as_list(message.tool_call_id) or UNSET,
             )
         )
     return transcript, count

@@ -6,7 +6,6 @@ read a slice.
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 from xxhash import xxh3_64
@@ -31,7 +30,6 @@ from fastrec.harnesses.values import (
     Fields,
     JsonObject,
     OptionalInt,
-    as_object,
     decode_object,
     explaining,
     number_of,
