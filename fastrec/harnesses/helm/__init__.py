@@ -205,11 +205,11 @@ class SliceRanges(msgspec.Struct):
     """The byte ranges of each slice in a file; items that follow one another share one."""
 
     ranges: defaultdict[int, Ranges] = msgspec.field(default_factory=lambda: defaultdict(list))
-    last: int = _NO_SLICE  # the slice of the last item
+    last: OptionalInt = None  # the slice of the last item
 
     def add(self, start: int, size: int, number: int) -> None:
         ranges = self.ranges[number]
-        first = ranges.pop()[0] if number == self.last and ranges else start
+        first = ranges.pop()[0] if number == self.last else start
         ranges.append((first, start + size))
         self.last = number
 
