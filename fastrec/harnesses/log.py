@@ -26,7 +26,8 @@ harnesses alike. What harnesses share:
     json_array   a document with one long array, in bounded memory
     transcripts  the question in a prompt, conversations with tool calls, trajectories in ATIF
     below        files by role and folder, logs by name, results by run, figures of pass@k,
-                 samples with every metric, extracted answers, tokens
+                 plans, answers in a single turn, samples with every metric, extracted answers,
+                 tokens
 """
 
 from __future__ import annotations
