@@ -24,16 +24,15 @@ from fastrec.harnesses.log import (
     FoundFile,
     Grouped,
     Log,
-    LogPlan,
     Reading,
-    RunInfo,
     Sample,
     Score,
+    answer_to,
     by_role,
     logs_by_name,
+    plan_of,
 )
-from fastrec.harnesses.values import Fields, Texts, number_of, texts_of
-from fastrec.schemas.newest import Input, Output
+from fastrec.harnesses.values import Fields, Texts, number_of
 from fastrec.storage import join, parent_of
 
 _MEANS = ("win_rate", "discrete_win_rate")
@@ -68,8 +67,11 @@ def read(log: Log) -> Reading:
         if (mean := stated.pop(name, None)) is not None
     ]
     others = [name for name, value in stated.items() if name and value is not None]
-    return LogPlan(
-        run=RunInfo(task="alpaca_eval", model=log.task, started=",".join(annotators)),
+    return plan_of(
+        "alpaca_eval",
+        log.task,
+        ",".join(annotators),
+        {},
         aggregates=means,
         not_compared=dict.fromkeys(others, "it is not the mean of a score"),
     ), _samples(rows)
@@ -82,10 +84,11 @@ def _samples(rows: Sequence[Fields]) -> Iterator[Sample]:
         # The log has no ids, and rows differ from model to model.
         number = sha256(asked.encode()).hexdigest()[:16]
         seen[number] += 1
-        yield Sample(
+        yield answer_to(
+            asked,
+            [],
+            row.texts("output_2"),
             sample_id=number if seen[number] == 1 else f"{number}-{seen[number]}",
-            input=Input(raw=asked, reference=[]),
-            output=Output(raw=texts_of(row["output_2"])),
             scores=_scores(row["preference"]),
             fields={name: value for name, value in row.items() if name not in _READ},
         )

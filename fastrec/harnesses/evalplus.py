@@ -27,8 +27,7 @@ from fastrec.harnesses.log import (
     pass_at_k,
 )
 from fastrec.harnesses.transcripts import trial_of
-from fastrec.harnesses.values import Fields, as_list, as_object, spelled, texts_of
-from fastrec.schemas.newest import Output
+from fastrec.harnesses.values import Fields, as_list, as_object, spelled
 from fastrec.storage import base_name, parent_and_name
 
 _RESULTS = r"[._]?eval_results\.json(?:\.\w+)?$"
@@ -56,7 +55,7 @@ def logs_of(files: Files) -> Grouped:
 
 def read(log: Log) -> Reading:
     document = _document(log.path)
-    attempts = {task: _attempts(results) for task, results in as_object(document["eval"]).items()}
+    attempts = {task: _attempts(results) for task, results in document.object("eval").items()}
     beside = _document(log.paths.get("pass_at_k"))
     task_id = next(iter(attempts), "")
     if not task_id:
@@ -67,7 +66,7 @@ def read(log: Log) -> Reading:
     variant = re.search(_VARIANT, stem)
     benchmark = task_id.partition("/")[0] if "/" in task_id else "bigcodebench"
     figures = pass_at_k("pass", beside)
-    for metric, stated in as_object(document["pass_at_k"]).items():
+    for metric, stated in document.object("pass_at_k").items():
         figures += pass_at_k(metric, stated, f"{metric} ")
     return LogPlan(
         run=RunInfo(
@@ -101,7 +100,7 @@ def _samples(attempts_by_task: Mapping[str, Sequence[Fields]]) -> Iterator[Sampl
                 task_id,
                 number,
                 _verdicts(attempt),
-                output=Output(raw=texts_of(attempt["solution"])),
+                said=attempt.texts("solution"),
                 metadata=spelled({name: attempt[name] for name in _STATUSES}),
                 fields={name: attempt[name] for name in _FIELDS},
             )

@@ -21,16 +21,16 @@ from fastrec.harnesses.log import (
     FilesByRole,
     Grouped,
     Log,
-    LogPlan,
     Reading,
-    RunInfo,
     Sample,
     by_folder,
+    lists_by,
     pass_at_k,
+    plan_of,
     tokens_of,
 )
 from fastrec.harnesses.transcripts import add_chat, chat_of, time_between, trial_of
-from fastrec.harnesses.values import Fields, as_object, spell, spelled
+from fastrec.harnesses.values import Fields, spell
 from fastrec.storage import parent_of
 
 _document = partial(read_object, what="result of Harbor")
@@ -39,9 +39,8 @@ _document = partial(read_object, what="result of Harbor")
 def logs_of(files: Files) -> Grouped:
     grouped = Grouped()
     for directory, roles in by_folder(files, trial=2, trajectory=3).items():
-        trajectories: FilesByRole = defaultdict(list)
-        for file in roles["trajectory"]:  # trial/agent/trajectory.json
-            trajectories[parent_of(parent_of(file.path))].append(file)
+        # trial/agent/trajectory.json
+        trajectories = lists_by(lambda file: parent_of(parent_of(file.path)), roles["trajectory"])
         evals: FilesByRole = defaultdict(list)
         for file in roles["trial"]:
             with grouped.collecting_bad():
@@ -70,7 +69,7 @@ def read(log: Log) -> Reading:
     if not system:
         raise LogError(log.path, "does not name the agent (agent_info.name)")
     job = _document(log.paths.get("job"))
-    stats = as_object(as_object(job["stats.evals"]).get(log.task))
+    stats = job.object("stats.evals", log.task)
     figures = pass_at_k("reward", stats["pass_at_k"])
     for stated in stats.objects("metrics"):
         mean = stated.number("mean")
@@ -81,15 +80,8 @@ def read(log: Log) -> Reading:
         "agent_version": first["agent_info.version"],
         "model": "".join(system[1:]),
     }
-    return LogPlan(
-        run=RunInfo(
-            task=dataset,
-            model="/".join(system),
-            started=job.text("started_at") or first.text("started_at"),
-            metadata=spelled(names),
-        ),
-        aggregates=figures,
-    ), _trials(log)
+    started = job.text("started_at") or first.text("started_at")
+    return plan_of(dataset, "/".join(system), started, names, aggregates=figures), _trials(log)
 
 
 def _trials(log: Log) -> Iterator[Sample]:
@@ -103,9 +95,9 @@ def _trials(log: Log) -> Iterator[Sample]:
 
 
 def _sample_of(trial: Fields) -> Sample:
-    rewards = as_object(trial["verifier_result.rewards"])
-    failure = as_object(trial["exception_info"])
-    used = as_object(trial["agent_result"])
+    rewards = trial.object("verifier_result.rewards")
+    failure = trial.object("exception_info")
+    used = trial.object("agent_result")
     error = ""
     if not rewards:
         named = (failure.text("exception_type"), failure.text("exception_message"))

@@ -15,16 +15,14 @@ from fastrec.harnesses.log import (
     Files,
     Grouped,
     Log,
-    LogPlan,
     Reading,
-    RunInfo,
-    Sample,
     Samples,
+    answer_to,
     by_folder,
+    plan_of,
 )
 from fastrec.harnesses.mt_bench import ById, add_judged, first_time, judged_rows, score_of
-from fastrec.harnesses.values import OptionalText, spell, texts_of
-from fastrec.schemas.newest import Input, Output
+from fastrec.harnesses.values import OptionalText, spell
 from fastrec.storage import join, parent_of, storage_of
 
 # keys of the first line
@@ -48,14 +46,10 @@ def logs_of(files: Files) -> Grouped:
 def read(log: Log) -> Reading:
     rows, questions, answers = judged_rows(log)
     task = rows[0]["task"]
-    run = RunInfo(
-        task=f"livebench_{spell(task)}" if task else "livebench",
-        model=log.task,
-        started=first_time(rows),
-    )
+    name = f"livebench_{spell(task)}" if task else "livebench"
     # a question that was judged again has several rows: LiveBench counts the last
     last = {spell(row["question_id"]): row for row in rows}
-    return LogPlan(run=run), _samples(last, questions, answers)
+    return plan_of(name, log.task, first_time(rows), {}), _samples(last, questions, answers)
 
 
 def _samples(judged: ById, questions: ById, answers: ById) -> Samples:
@@ -65,14 +59,12 @@ def _samples(judged: ById, questions: ById, answers: ById) -> Samples:
         if question is None or answer is None:
             yield f"a judgement has no {'question' if question is None else 'answer'}"
             continue
-        said = texts_of(answer["choices.0.turns"])
-        yield Sample(
+        said = answer.texts("choices.0.turns")
+        yield answer_to(
+            "\n".join(question.texts("turns")),
+            question.texts("ground_truth"),
+            said,
             sample_id=number,
-            input=Input(
-                raw="\n".join(texts_of(question["turns"])),
-                reference=texts_of(question["ground_truth"]),
-            ),
-            output=Output(raw=said),
             scores=[score_of(row, "the log states no score")],
             error="the call failed" if _FAILED in said else "",
             fields={

@@ -26,7 +26,8 @@ harnesses alike. What harnesses share:
     json_array   a document with one long array, in bounded memory
     transcripts  the question in a prompt, conversations with tool calls, trajectories in ATIF
     below        files by role and folder, logs by name, results by run, figures of pass@k,
-                 samples with every metric, extracted answers, tokens
+                 plans, answers in a single turn, samples with every metric, extracted answers,
+                 tokens
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -49,6 +52,7 @@ from fastrec.harnesses.values import (
     Texts,
     as_object,
     number_of,
+    spelled,
 )
 from fastrec.schemas.newest import (
     AnswerAttribution,
@@ -61,6 +65,7 @@ from fastrec.schemas.newest import (
 from fastrec.storage import base_name, parent_of
 
 _T = TypeVar("_T")
+_K = TypeVar("_K")
 
 HEAD_BYTES = 1 << 16  # how much of a file `role_of` gets to see
 
@@ -129,11 +134,15 @@ OTHER = "other"  # the role of files that no log needs
 FilesByRole = defaultdict[str, list[FoundFile]]
 
 
-def by_role(files: Iterable[FoundFile]) -> FilesByRole:
-    roles: FilesByRole = defaultdict(list)
-    for file in files:
-        roles[file.role].append(file)
-    return roles
+def lists_by(key_of: Callable[[_T], _K], items: Iterable[_T]) -> defaultdict[_K, list[_T]]:
+    """Lists of items that have the same key."""
+    lists = defaultdict(list)
+    for item in items:
+        lists[key_of(item)].append(item)
+    return lists
+
+
+by_role = partial(lists_by, attrgetter("role"))
 
 
 def by_folder(files: Iterable[FoundFile], **levels: int) -> dict[str, FilesByRole]:
@@ -268,6 +277,22 @@ class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
     absent: Texts = {}
 
 
+def plan_of(
+    task: str, model: str, started: str, metadata: JsonObject, version: str = "", **others: Any
+) -> LogPlan:
+    """Plan a log; `others` are further fields of the plan."""
+    return LogPlan(
+        run=RunInfo(
+            task=task,
+            model=model,
+            started=started,
+            version=version,
+            metadata=spelled(metadata),
+        ),
+        **others,
+    )
+
+
 class Score(msgspec.Struct, gc=False):
     """One score of a sample: it becomes one record."""
 
@@ -305,6 +330,21 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
     unread: Sequence[str] = ()  # fields that the log has for this sample, and that no record holds
     # the run of this sample, if a table has several; None: that of the log
     run: RunInfo | None = None
+
+
+def answer_to(
+    asked: str,
+    expected: list[str],
+    said: list[str],
+    formatted: str | UnsetType = UNSET,
+    **others: Any,
+) -> Sample:
+    """A sample with an answer in a single turn; `others` are its further fields."""
+    return Sample(
+        input=Input(raw=asked, formatted=formatted, reference=expected),
+        output=Output(raw=said),
+        **others,
+    )
 
 
 # A small log: what it says about its run, and its samples, which are read when they are needed.

@@ -20,15 +20,15 @@ from fastrec.harnesses.log import (
     FoundFile,
     Grouped,
     Log,
-    LogPlan,
     Reading,
-    RunInfo,
     Sample,
     Score,
+    answer_to,
     by_role,
+    plan_of,
 )
-from fastrec.harnesses.values import Fields, as_list, spell, texts_of
-from fastrec.schemas.newest import Input, Message, Output
+from fastrec.harnesses.values import Fields, as_list, spell
+from fastrec.schemas.newest import Message
 
 ById = dict[str, Fields]  # the rows of a file, by the id of their question
 
@@ -99,14 +99,7 @@ def read(log: Log) -> Reading:
     rows, questions, answers = judged_rows(log)
     judges = {spell(name) for row in rows for name in as_list(row["judge"])[:1]}
     judge = judges.pop() if len(judges) == 1 else ""
-    return LogPlan(
-        run=RunInfo(
-            task="mt_bench",
-            model=log.task,
-            started=first_time(rows) or judge,
-            metadata={"judge": judge} if judge else {},
-        )
-    ), (
+    return plan_of("mt_bench", log.task, first_time(rows) or judge, {"judge": judge}), (
         _sample_of(log.path, row, questions.get(number, Fields()), answers.get(number, Fields()))
         for row in rows
         for number in [spell(row["question_id"])]
@@ -115,20 +108,18 @@ def read(log: Log) -> Reading:
 
 def _sample_of(path: str, row: Fields, question: Fields, answer: Fields) -> Sample:
     number = row["question_id"]
-    turn = row["turn"]
-    try:
-        asked = texts_of(question["turns"])[:turn]
-        said = texts_of(answer["choices.0.turns"])[:turn]
-    except TypeError:
-        asked = said = []
-    if not isinstance(turn, int) or not len(asked) == len(said) == turn > 0:
-        raise LogError(path, f"turn {turn} of question {number} has no question or no answer")
-    sample = Sample(
+    turn = row.count("turn") or 0
+    asked = question.texts("turns")[:turn]
+    said = answer.texts("choices.0.turns")[:turn]
+    if not len(asked) == len(said) == turn > 0:
+        raise LogError(
+            path, f"turn {row['turn']} of question {number} has no question or no answer"
+        )
+    sample = answer_to(
+        asked[-1],
+        question.texts("reference")[turn - 1 : turn],
+        said,
         sample_id=f"{spell(number)}-{turn}",
-        input=Input(
-            raw=asked[-1], reference=texts_of(as_list(question["reference"])[turn - 1 : turn])
-        ),
-        output=Output(raw=said),
         scores=[score_of(row, "the judge stated no score")],
         fields={
             "category": question["category"],

@@ -18,12 +18,12 @@ from fastrec.harnesses.log import (
     Aggregate,
     Figures,
     Log,
-    LogPlan,
     Reading,
-    RunInfo,
     Sample,
     Score,
+    answer_to,
     extracted,
+    plan_of,
 )
 from fastrec.harnesses.transcripts import prompt_of
 from fastrec.harnesses.values import (
@@ -33,10 +33,8 @@ from fastrec.harnesses.values import (
     as_object,
     number_of,
     spell,
-    spelled,
     texts_of,
 )
-from fastrec.schemas.newest import Input, Output
 
 _USED = ("sampling", "match", "metrics", "error")
 _READ_OF_MATCH = ("correct", "expected", "picked", "sampled", "prompt")
@@ -54,13 +52,11 @@ def read(log: Log) -> Reading:
     report = next((row["final_report"] for row in rows if "final_report" in row), None)
     means, not_compared = _figures(as_object(report), rows)
     unfinished = ("the log has no final report: the run did not finish",)
-    return LogPlan(
-        run=RunInfo(
-            task=spec.text("eval_name"),
-            model=spell(models[0]),
-            started=spec.text("created_at", "run_id"),
-            metadata=spelled({"run_id": spec["run_id"], "split": spec["split"]}),
-        ),
+    return plan_of(
+        spec.text("eval_name"),
+        spell(models[0]),
+        spec.text("created_at", "run_id"),
+        {"run_id": spec["run_id"], "split": spec["split"]},
         aggregates=means,
         not_compared=not_compared,
         notes=unfinished if report is None else (),
@@ -109,10 +105,12 @@ def _sample_of(sample_id: str, events: Events) -> Sample:
         error = spell(failure["message"] or failure["type"])
     picked = match["picked"]
     further = sum(kind == "sampling" for kind, _ in events) - 1
-    return Sample(
+    return answer_to(
+        raw,
+        match.texts("expected"),
+        texts_of(sampling.get("sampled", match["sampled"])),
+        formatted,
         sample_id=sample_id,
-        input=Input(raw=raw, formatted=formatted, reference=texts_of(match["expected"])),
-        output=Output(raw=texts_of(sampling.get("sampled", match["sampled"]))),
         scores=scores,
         answers=[] if picked is None else [extracted(spell(picked), "match")],
         error=error,

@@ -17,17 +17,16 @@ from fastrec.harnesses.log import (
     Files,
     Grouped,
     Log,
-    LogPlan,
     Reading,
-    RunInfo,
     Sample,
     Score,
+    answer_to,
     logs_by_name,
+    plan_of,
     tokens_of,
 )
 from fastrec.harnesses.transcripts import prompt_of, time_of
-from fastrec.harnesses.values import Fields, as_object, number_of, spell, spelled
-from fastrec.schemas.newest import Input, Output
+from fastrec.harnesses.values import Fields, number_of, spell
 
 _ERROR = 2  # `failureReason` of a call that failed; 1 is an assertion
 
@@ -58,7 +57,7 @@ def read(log: Log) -> Reading:
     rows = [row for row in document.objects("results.results") if _name(row) == log.task]
     row = rows[0]
     number = row["promptIdx"]
-    prompt = as_object(document[f"results.prompts.{number}"])
+    prompt = document.object(f"results.prompts.{number}")
     passed, failed, errors = (
         prompt.count(f"metrics.test{name}Count") or 0 for name in ("Pass", "Fail", "Error")
     )
@@ -72,14 +71,12 @@ def read(log: Log) -> Reading:
         "eval_id": document["evalId"],
     }
     started = document.text("results.timestamp", "evalId")
-    return LogPlan(
-        run=RunInfo(
-            task=document.text("config.description") or "promptfoo",
-            model=_model(row),
-            started=f"{started}/{number}",
-            version=document.text("metadata.promptfooVersion"),
-            metadata=spelled(labels),
-        ),
+    return plan_of(
+        document.text("config.description") or "promptfoo",
+        _model(row),
+        f"{started}/{number}",
+        labels,
+        document.text("metadata.promptfooVersion"),
         aggregates=share,
         expected_samples=judged + errors or None,
     ), map(_sample_of, rows)
@@ -92,12 +89,14 @@ def _sample_of(row: Fields) -> Sample:
     if row["failureReason"] == _ERROR or (row["error"] and row["gradingResult"] is None):
         error = row.text("error", "response.error") or "the call failed"
     values = {"score": row["score"], "pass": row["success"]}
-    for name, value in as_object(row["namedScores"]).items():
+    for name, value in row.object("namedScores").items():
         values[f"score:{name}"] = value
-    return Sample(
+    return answer_to(
+        raw,
+        [],
+        [] if said is None else [spell(said)],
+        formatted,
         sample_id=spell(row["testIdx"]),
-        input=Input(raw=raw, formatted=formatted, reference=[]),
-        output=Output(raw=[] if said is None else [spell(said)]),
         scores=[
             Score(name, None if error else number_of(value), "the call failed")
             for name, value in values.items()
@@ -108,9 +107,9 @@ def _sample_of(row: Fields) -> Sample:
         performance=time_of(row["latencyMs"], 1),
         error=error,
         fields={
-            **as_object(row["vars"]),
-            **as_object(row["testCase.metadata"]),
-            **as_object(row["metadata"]),
+            **row.object("vars"),
+            **row.object("testCase.metadata"),
+            **row.object("metadata"),
             "description": row["testCase.description"],
             "explanation": row["gradingResult.reason"],
             "cost": row["cost"],

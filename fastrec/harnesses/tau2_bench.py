@@ -17,16 +17,15 @@ from fastrec.harnesses.log import (
     Files,
     Grouped,
     Log,
-    LogPlan,
     Reading,
-    RunInfo,
     Sample,
     by_folder,
     by_role,
+    plan_of,
     tokens_of,
 )
 from fastrec.harnesses.transcripts import time_of, trial_of
-from fastrec.harnesses.values import Fields, as_list, as_object, spell, spelled
+from fastrec.harnesses.values import Fields, as_list, spell, spelled
 from fastrec.schemas.newest import TokenUsage
 from fastrec.storage import join, parent_of
 
@@ -64,7 +63,7 @@ def logs_of(files: Files) -> Grouped:
 
 def read(log: Log) -> Reading:
     document = _document(log.path)
-    info = as_object(document["info"])
+    info = document.object("info")
     kind = info["agent_info.implementation"]
     parts = [spell(name) for name in (kind, info["agent_info.llm"]) if name]
     if not parts:
@@ -72,14 +71,12 @@ def read(log: Log) -> Reading:
     names = {"agent": kind, "user_model": info["user_info.llm"]}
     domain = info["environment_info.domain_name"]
     repeats = info.count("num_trials") or 0
-    plan = LogPlan(
-        run=RunInfo(
-            task=f"tau2_bench_{spell(domain)}" if domain else "tau2_bench",
-            model="/".join(parts).removeprefix(_DEFAULT_AGENT),
-            started=document.text("timestamp"),
-            version=info.text("git_commit"),
-            metadata=spelled(names),
-        ),
+    plan = plan_of(
+        f"tau2_bench_{spell(domain)}" if domain else "tau2_bench",
+        "/".join(parts).removeprefix(_DEFAULT_AGENT),
+        document.text("timestamp"),
+        names,
+        info.text("git_commit"),
         aggregates=_figures(document),
         expected_samples=repeats * len(as_list(document["tasks"]))
         if 0 < repeats < _MOST_TRIALS
@@ -105,7 +102,7 @@ def _figures(document: Fields) -> list[Aggregate]:
 
 def _sample_of(row: Fields, task: Fields) -> Sample:
     rewards = {"reward": row["reward_info.reward"]}
-    for name, reward in as_object(row["reward_info.reward_breakdown"]).items():
+    for name, reward in row.object("reward_info.reward_breakdown").items():
         rewards[f"reward:{name}"] = reward
     asked = task["user_scenario.instructions"]
     if isinstance(asked, dict):

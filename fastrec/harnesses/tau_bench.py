@@ -7,9 +7,9 @@ first message the domain. A trial that crashed has an error, and the reward that
 import re
 
 from fastrec.harnesses.files import read_rows
-from fastrec.harnesses.log import Log, LogPlan, Reading, RunInfo, Sample
+from fastrec.harnesses.log import Log, Reading, Sample, plan_of
 from fastrec.harnesses.transcripts import trial_of
-from fastrec.harnesses.values import Fields, as_object, spell
+from fastrec.harnesses.values import Fields, spell
 from fastrec.storage import base_name, hash_of_file
 
 # What tau-bench calls its files, and what its published files are called.
@@ -27,18 +27,17 @@ def read(log: Log) -> Reading:
     name = base_name(log.path)
     named = re.fullmatch(_NAME, name)
     # a trial that crashed does not have its task
-    tasks = {spell(row["task_id"]): task for row in rows if (task := as_object(row["info.task"]))}
-    return LogPlan(
-        run=RunInfo(
-            task=f"tau_bench_{domain[1].lower()}" if domain else "tau_bench",
-            model=named[1] if named else name,
-            started=hash_of_file(log.path)[1][:16],
-        )
+    tasks = {spell(row["task_id"]): task for row in rows if (task := row.object("info.task"))}
+    return plan_of(
+        f"tau_bench_{domain[1].lower()}" if domain else "tau_bench",
+        named[1] if named else name,
+        hash_of_file(log.path)[1][:16],
+        {},
     ), (_sample_of(row, tasks.get(spell(row["task_id"]), Fields())) for row in rows)
 
 
 def _sample_of(row: Fields, task: Fields) -> Sample:
-    judged = as_object(row["info.reward_info.info"])
+    judged = row.object("info.reward_info.info")
     return trial_of(
         row["task_id"],
         row["trial"],

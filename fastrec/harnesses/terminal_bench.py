@@ -20,16 +20,15 @@ from fastrec.harnesses.log import (
     Files,
     Grouped,
     Log,
-    LogPlan,
     Reading,
-    RunInfo,
     Sample,
     by_folder,
     pass_at_k,
+    plan_of,
     tokens_of,
 )
 from fastrec.harnesses.transcripts import time_between, trial_of
-from fastrec.harnesses.values import Fields, spell, spelled
+from fastrec.harnesses.values import Fields, spell
 from fastrec.storage import hash_of_file
 
 _FOLDER = r"/\d{8}_([^/_]+)_([^/]+)/"
@@ -71,15 +70,11 @@ def read(log: Log) -> Reading:
     rows = _rows(log)
     times = [row.text("trial_started_at") for row in rows if row["trial_started_at"]]
     started = about.text("start_time") or min(times, default="")
-    return LogPlan(
-        run=RunInfo(
-            task=about.text("dataset_name") or "terminal-bench",
-            model="/".join(spell(name) for name in (agent, model) if name),
-            started=started or hash_of_file(log.files[0].path)[1][:16],
-            metadata=spelled(
-                {"agent": agent, "model": model, "dataset_version": about["dataset_version"]}
-            ),
-        ),
+    return plan_of(
+        about.text("dataset_name") or "terminal-bench",
+        "/".join(spell(name) for name in (agent, model) if name),
+        started or hash_of_file(log.files[0].path)[1][:16],
+        {"agent": agent, "model": model, "dataset_version": about["dataset_version"]},
         aggregates=_figures(log, len(rows)),
     ), map(_sample_of, rows)
 

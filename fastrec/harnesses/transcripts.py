@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fastrec.harnesses.log import Sample, Score
+from fastrec.harnesses.log import Sample, Score, answer_to
 from fastrec.harnesses.values import (
     REFUSALS,
     Fields,
@@ -35,7 +35,7 @@ from fastrec.harnesses.values import (
     spell,
     texts_of,
 )
-from fastrec.schemas.newest import Input, Message, Output, Performance, ToolCall
+from fastrec.schemas.newest import Message, Performance, ToolCall
 
 _ROLES = {"agent": "assistant"}  # the sources of steps that are no roles
 
@@ -68,10 +68,8 @@ def _last_question(text: str) -> OptionalText:
         return None
     if not all("role" in message for message in messages):
         return None
-    for message in reversed(messages):
-        if message["role"] == "user":
-            return text_of(message.get("content"))
-    return None
+    contents = [message.get("content") for message in messages if message["role"] == "user"]
+    return text_of(contents[-1]) if contents else None
 
 
 def text_of(content: Any) -> OptionalText:
@@ -105,10 +103,11 @@ def trial_of(
     of the task is the question. `others` are further fields of the sample.
     """
     main = next(iter(rewards))
-    sample = Sample(
+    sample = answer_to(
+        spell(asked or task_id),
+        texts_of(expected),
+        others.pop("said", []),
         sample_id=spell(task_id),
-        input=Input(raw=spell(asked or task_id), reference=texts_of(expected)),
-        output=others.pop("output", Output(raw=[])),
         scores=[
             Score(name, number_of(reward), "the log states no number")
             for name, reward in rewards.items()
@@ -151,7 +150,7 @@ def add_chat(sample: Sample, chat: Any) -> None:
 
 
 def _call_of(call: Fields) -> ToolCall:
-    function = as_object(call["function"]) or call
+    function = call.object("function") or call
     return ToolCall(
         id=call.text("id", "tool_call_id"),
         name=function.text("name", "function_name"),

@@ -192,6 +192,16 @@ class Fields(JsonObject):
         value = self[path]
         return value if isinstance(value, int) else None
 
+    def texts(self, path: str) -> list[str]:
+        return texts_of(self[path])
+
+    def object(self, path: str, *keys: str) -> Fields:
+        """The object at a path, or under further keys in it; empty for any other value."""
+        value = self[path]
+        for key in keys:
+            value = as_object(value).get(key)
+        return as_object(value)
+
     def objects(self, path: str) -> list[Fields]:
         """The objects of a list; what is none is skipped."""
         return [Fields(item) for item in as_list(self[path]) if isinstance(item, dict)]

@@ -693,7 +693,7 @@ def test_rows_have_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """A return alone ends a row, but no line."""
     text = b'a,b\n\n"x\ny",""\r\nc\rd\nlast,"""q"""'
     monkeypatch.setattr(table, "shard_at", lambda _: SimpleNamespace(read_text=lambda: [text]))
-    expected = [(1, ["a", "b"]), (3, ["x", "y"]), (5, ["c"]), (6, ["d"]), (6, ["last", '"q"'])]
+    expected = [(1, ["a", "b"]), (3, ["x", "y"]), (5, ["c"]), (5, ["d"]), (6, ["last", '"q"'])]
     expected[1] = (3, ["x\ny", ""])
     assert csv_rows() == expected
 

@@ -49,7 +49,8 @@ from fastrec.harnesses.helm.sample import (
     Ranges,
     Stat,
     canonical,
-    key_of,
+    key_of_entry,
+    key_of_request,
     known_metric_id,
     mean_of,
     metric_id,
@@ -204,11 +205,11 @@ class SliceRanges(msgspec.Struct):
     """The byte ranges of each slice in a file; items that follow one another share one."""
 
     ranges: defaultdict[int, Ranges] = msgspec.field(default_factory=lambda: defaultdict(list))
-    last: int = _NO_SLICE  # the slice of the last item
+    last: OptionalInt = None  # the slice of the last item
 
     def add(self, start: int, size: int, number: int) -> None:
         ranges = self.ranges[number]
-        first = ranges.pop()[0] if number == self.last and ranges else start
+        first = ranges.pop()[0] if number == self.last else start
         ranges.append((first, start + size))
         self.last = number
 
@@ -228,7 +229,7 @@ class Scan(msgspec.Struct):
     adapter: JsonObject | None = None  # how instances became requests
     slice_of: dict[int, int] = {}  # slices of samples, by the hash of their key
     unmatched: set[int] = set()  # hashes of keys of scores that no request has
-    started: OptionalInt = None  # when the earliest request was sent
+    started: float = _LATEST  # when the earliest request was sent
     perturbations: set[str] = set()
 
 
@@ -246,9 +247,7 @@ def _scan_requests(log: Log, scan: Scan) -> None:
     with open_plain(path) as source:
         states = JsonArray(path, source.read, "request_states", _decode_request)
         for start, size, request in states.items():
-            key = key_of(
-                request.instance.id, request.instance.perturbation, request.train_trial_index, path
-            )
+            key = key_of_request(path, request)
             if key.perturbation:
                 scan.perturbations.add(key.perturbation)
             if held and (held + size) * both > most and hash(key) not in scan.slice_of:
@@ -258,8 +257,8 @@ def _scan_requests(log: Log, scan: Scan) -> None:
             scan.count += 1
             scan.requests.add(start, size, scan.slice_of.setdefault(hash(key), number))
             sent = request.result.request_datetime if request.result else None
-            if sent and 0 < sent < _LATEST and (scan.started is None or sent < scan.started):
-                scan.started = int(sent)
+            if sent and sent > 0:
+                scan.started = min(scan.started, sent)
     with explaining(path, FOREIGN):
         scan.adapter = _decode_spec(states.envelope).adapter_spec
 
@@ -269,7 +268,7 @@ def _scan_entries(path: str, scan: Scan, labels: Texts) -> dict[str, MetricUse]:
     uses: defaultdict[str, MetricUse] = defaultdict(MetricUse)
     with open_plain(path) as source:
         for start, size, entry in JsonArray(path, source.read, None, _decode_entry).items():
-            key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, path)
+            key = key_of_entry(path, entry)
             number = scan.slice_of.get(hash(key), _NO_SLICE)
             scan.entries.add(start, size, number)
             if number == _NO_SLICE:
@@ -308,7 +307,7 @@ def _run_of(log: Log, scan: Scan) -> RunInfo:
     return RunInfo(
         task=task,
         model=model,
-        started="" if scan.started is None else str(scan.started),
+        started=str(int(scan.started)) if scan.started < _LATEST else "",
         metadata=spelled(metadata),
     )
 

@@ -9,7 +9,7 @@ any other                    all completions of all requests      none
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import inf
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from fastrec.harnesses.log import (
     Samples,
     Score,
     extracted,
+    lists_by,
     tokens_of,
     with_every_metric,
 )
@@ -186,8 +187,16 @@ class Key(NamedTuple):
     trial: int
 
 
-def key_of(
-    instance: str | int | None, perturbation: Perturbation | None, trial: int, path: str
+def key_of_request(path: str, state: Any) -> Key:
+    return _key_of(path, state.instance.id, state.instance.perturbation, state.train_trial_index)
+
+
+def key_of_entry(path: str, entry: Entry) -> Key:
+    return _key_of(path, entry.instance_id, entry.perturbation, entry.train_trial_index)
+
+
+def _key_of(
+    path: str, instance: str | int | None, perturbation: Perturbation | None, trial: int
 ) -> Key:
     if instance is None:
         raise LogError(path, "has an instance without an id")
@@ -482,17 +491,11 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Samples:
     samples that have the same.
     """
     path = log.paths["per_instance_stats"]
-    entries: defaultdict[Key, list[Entry]] = defaultdict(list)
-    for entry in _read(path, log_slice.entries, _decode_entries):
-        key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, path)
-        entries[key].append(entry)
+    entries = lists_by(partial(key_of_entry, path), _read(path, log_slice.entries, _decode_entries))
     path = log.paths["scenario_state"]
-    requests: defaultdict[Key, list[RequestState]] = defaultdict(list)
-    for request in _read(path, log_slice.requests, _decode_requests):
-        asked = request.instance
-        requests[key_of(asked.id, asked.perturbation, request.train_trial_index, path)].append(
-            request
-        )
+    requests = lists_by(
+        partial(key_of_request, path), _read(path, log_slice.requests, _decode_requests)
+    )
     method = run.metadata.get(METHOD, "")
     by_kind: defaultdict[tuple[Any, ...], list[Sample | str]] = defaultdict(list)
     found = []

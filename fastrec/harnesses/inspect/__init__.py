@@ -75,7 +75,7 @@ class Header(Fields):
 
         None if the run left out some that were planned.
         """
-        results = as_object(self["results"])
+        results = self.object("results")
         is_partial = results["logged_samples"] is not None or results["early_stopping"] is not None
         is_known = self["status"] == "success" and not is_partial
         return results.count("total_samples") if is_known else None
@@ -83,7 +83,7 @@ class Header(Fields):
     @property
     def entries(self) -> list[Fields]:
         """The aggregates of each scorer, or of each key of its scores, by one reducer."""
-        results = as_object(self["results"])
+        results = self.object("results")
         if results["scores"] is None and results["scorer"] is not None:  # in logs of 2024
             name = results["scorer.name"]
             return [Fields(name=name, scorer=name, metrics=results["metrics"])]
@@ -107,7 +107,7 @@ Seen = Mapping[str, Any]  # the scorers that a sample has scores of, each with i
 
 
 def _run_of(header: Header, seen: Seen) -> RunInfo:
-    spec = as_object(header["eval"])
+    spec = header.object("eval")
     metadata = {
         "eval_id": spec["eval_id"],
         "run_id": spec["run_id"],
@@ -116,9 +116,7 @@ def _run_of(header: Header, seen: Seen) -> RunInfo:
     lower = (
         _resolve(entry, seen)
         for entry in header.entries
-        if any(
-            (row := row_of("inspect", name)) and row.lower for name in as_object(entry["metrics"])
-        )
+        if any((row := row_of("inspect", name)) and row.lower for name in entry.object("metrics"))
     )
     return RunInfo(
         task=spec["task"],
@@ -179,7 +177,7 @@ def figures_of(header: Header, seen: Seen) -> Figures:
         scorer, key = _resolve(entry, seen)
         metric = f"{scorer}:{key}" if key else scorer
         reducer = entry.text("reducer")
-        for name, stated in as_object(entry["metrics"]).items():
+        for name, stated in entry.object("metrics").items():
             figure = as_object(stated)
             label = f"{metric}/{name}" + (f" ({reducer})" if reducer else "")
             reason = _why_not(figure, entry, header, epochs)

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import UNSET
 
 from fastrec.harnesses.transcripts import arguments_in, arguments_of
-from fastrec.harnesses.values import JsonObject, LogObject, OptionalText, Texts, spell
+from fastrec.harnesses.values import JsonObject, LogObject, OptionalText, Texts, as_list, spell
 from fastrec.schemas.newest import Message, ToolCall
 
 # The decoder skips fields of a log that no Struct names, above all `events`, which are most of the
@@ -98,10 +98,10 @@ class Attachments:
     def __init__(self, load: Callable[[], Texts]) -> None:
         self._load = cache(load)
 
-    def resolve(self, text: str) -> str:
+    def resolve(self, text: OptionalText) -> str:
         """A text with its references replaced by what they refer to; unknown ones stay."""
-        if "://" not in text:
-            return text
+        if not text or "://" not in text:
+            return text or ""
         if found := re.fullmatch(_WHOLE, text):
             return self._load().get(found[1], text)
         return re.sub(_INSIDE, lambda found: self._load().get(found[1], found[0]), text)
@@ -125,7 +125,7 @@ def placeholder(part: Part, attachments: Attachments) -> str:
     >>> placeholder(Part(type="image", image="https://example.org/cat.png"), none)
     '[image: https://example.org/cat.png]'
     """
-    data = attachments.resolve(getattr(part, part.type) or "")
+    data = attachments.resolve(getattr(part, part.type))
     declared = part.mime_type or _FORMATS.get(part.format or "", part.format) or ""
     if data.startswith("data:"):
         details = _of_data_url(data, declared)
@@ -137,8 +137,8 @@ def placeholder(part: Part, attachments: Attachments) -> str:
         details = [declared, f"sha256:{sha256(data.encode()).hexdigest()}"]
     else:
         details = [declared, data]
-    name = [part.filename] if part.filename and part.filename != data else []
-    return f"[{part.type}: {', '.join(filter(None, [*name, *details]))}]"
+    name = part.filename if part.filename != data else ""
+    return f"[{part.type}: {', '.join(filter(None, [name, *details]))}]"
 
 
 def _of_data_url(url: str, declared: str) -> list[str]:
@@ -164,12 +164,12 @@ def said_in(message: LoggedMessage, attachments: Attachments) -> Said:
     if isinstance(content, str) and not message.reasoning:
         return Said(attachments.resolve(content), "", calls)
     texts: list[str] = []
-    thoughts = [message.reasoning] if message.reasoning else []
-    for part in [content] if isinstance(content, str) else content or ():
+    thoughts = [message.reasoning]
+    for part in as_list(content):
         if isinstance(part, str):
             texts.append(attachments.resolve(part))
         elif part.type == "text":
-            texts.append(attachments.resolve(part.text or ""))
+            texts.append(attachments.resolve(part.text))
         elif part.type == "reasoning":
             thoughts.append(_reasoning(part, attachments))
         elif part.type in ("image", "audio", "video", "document"):
@@ -190,7 +190,6 @@ def messages_of(
     for index, message in enumerate(messages):
         said = said_in(message, attachments)
         count += len(said.calls)
-        answered = message.tool_call_id
         transcript.append(
             Message(
                 turn_idx=index,
@@ -198,7 +197,7 @@ def messages_of(
                 content=_with_error(said.text, message),
                 reasoning_trace=said.reasoning or UNSET,
                 tool_calls=said.calls or UNSET,
-                tool_call_id=([answered] if isinstance(answered, str) else answered) or UNSET,
+                tool_call_id=as_list(message.tool_call_id) or UNSET,
             )
         )
     return transcript, count
@@ -217,8 +216,8 @@ def prompt_text(messages: Sequence[LoggedMessage], attachments: Attachments) -> 
 
 def _reasoning(part: Part, attachments: Attachments) -> str:
     if part.redacted:  # then `reasoning` is encrypted
-        return attachments.resolve(part.summary or "") or "[redacted reasoning]"
-    return attachments.resolve(part.reasoning or "") or attachments.resolve(part.summary or "")
+        return attachments.resolve(part.summary) or "[redacted reasoning]"
+    return attachments.resolve(part.reasoning or part.summary)
 
 
 def _tool_call(call: Call, attachments: Attachments) -> ToolCall:

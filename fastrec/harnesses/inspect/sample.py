@@ -32,10 +32,12 @@ from fastrec.harnesses.values import (
     OptionalNumber,
     OptionalText,
     Texts,
+    as_list,
     as_object,
     number_in,
     spell,
     spelled,
+    texts_of,
     value_at,
 )
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, Performance, TokenUsage
@@ -347,9 +349,7 @@ def _interaction_type(messages: list[LoggedMessage]) -> str:
     for message in messages:
         if message.role == "tool" or message.tool_calls:
             return "agentic"
-        if isinstance(message.content, list) and any(
-            not isinstance(part, str) and part.type == "tool_use" for part in message.content
-        ):
+        if any(getattr(part, "type", "") == "tool_use" for part in as_list(message.content)):
             return "agentic"
         answers += message.role == "assistant"
     return (
@@ -426,7 +426,7 @@ def _reference(target: Any, choices: list[str]) -> tuple[list[str], list[int]]:
     """
     if target in ("", None):  # Inspect's way to say that there is none
         return [], []
-    targets = [spell(text) for text in (target if isinstance(target, list) else [target])]
+    targets = texts_of(target)
     letters = "".join(targets)
     if not choices or not letters:
         return targets, []

@@ -52,11 +52,9 @@ from fastrec.harnesses.values import (
     OptionalText,
     Texts,
     as_list,
-    as_object,
     number_of,
     spell,
     spelled,
-    texts_of,
 )
 from fastrec.sources.formats import PARQUET_MAGIC, parquet_module
 from fastrec.storage import base_name
@@ -89,20 +87,18 @@ class Results(Fields):
 
     @property
     def model(self) -> str:
-        general = "config_general"
-        name = self[f"{general}.model_name"] or self[f"{general}.model_config.model_name"]
-        return name if isinstance(name, str) else ""
+        return self.text("config_general.model_name", "config_general.model_config.model_name")
 
     @property
     def version(self) -> str:
         """The commit of lighteval, which is all that the document says about its version."""
-        sha = self["config_general.lighteval_sha"]
-        return sha if isinstance(sha, str) and sha != "?" else ""
+        sha = self.text("config_general.lighteval_sha")
+        return "" if sha == "?" else sha
 
     @property
     def figures(self) -> Fields:
         """The figures of each task; names of tasks have dots."""
-        return as_object(self["results"])
+        return self.object("results")
 
     @property
     def tasks(self) -> list[str]:
@@ -113,8 +109,8 @@ class Results(Fields):
 
         Older versions call it by its name without the number of shots.
         """
-        configs = as_object(self["config_tasks"])
-        return as_object(configs.get(task)) or as_object(configs.get(task.rpartition("|")[0]))
+        configs = "config_tasks"
+        return self.object(configs, task) or self.object(configs, task.rpartition("|")[0])
 
     def metrics_of(self, task: str) -> Metrics:
         config = self.config_of(task)
@@ -277,11 +273,10 @@ def _flat_task(path: str, results: Results, *, is_flat: bool) -> str:
         for text in table.values(*column)
     )
     questions = xxhash.xxh64("".join(hashes).encode()).hexdigest()
-    summaries = as_object(results["summary_tasks"])
     found = [
         task
         for task in results.tasks
-        if as_object(summaries.get(task))["hashes.hash_examples"] == questions
+        if results.object("summary_tasks", task)["hashes.hash_examples"] == questions
     ]
     if len(found) == 1:
         return found[0]
@@ -295,10 +290,10 @@ def _flat_task(path: str, results: Results, *, is_flat: bool) -> str:
 
 def _metadata(results: Results, task: str) -> Texts:
     config = results.config_of(task)
-    version = as_object(results["versions"]).get(task, config["version"])
+    version = results.object("versions").get(task, config["version"])
     shots = task.rpartition("|")[2]
     metadata = {
-        "split": ",".join(texts_of(config["evaluation_splits"])),
+        "split": ",".join(config.texts("evaluation_splits")),
         "task_version": "" if version is None else spell(version),
         "num_fewshot": shots if shots.isdigit() else "",
     }
@@ -308,7 +303,7 @@ def _metadata(results: Results, task: str) -> Texts:
 def _aggregates(results: Results, task: str, metrics: Metrics, scored: list[str]) -> Figures:
     aggregates = []
     not_compared = {}
-    stated = as_object(results.figures.get(task))
+    stated = results.object("results", task)
     for name, value in stated.items():
         metric = metrics.get(name)
         number = None if isinstance(value, str) else number_of(value)

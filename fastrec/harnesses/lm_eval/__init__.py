@@ -6,7 +6,6 @@ read a slice.
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 from xxhash import xxh3_64
@@ -31,7 +30,6 @@ from fastrec.harnesses.values import (
     Fields,
     JsonObject,
     OptionalInt,
-    as_object,
     decode_object,
     explaining,
     number_of,
@@ -75,7 +73,7 @@ def plan(log: Log) -> LogPlan:
     task = log.task
     results = read_results(log.files[1].path)
     figures = results.figures(task)
-    settings = as_object(results.of_task("configs", task))
+    settings = results.object("configs", task)
     setup = _setup_of(figures, settings)
     shard = shard_at(path)
     is_one_slice = is_array(path) or (len(setup.filters) > 1 and not _names_filters(path))
@@ -86,7 +84,7 @@ def plan(log: Log) -> LogPlan:
         run=_run_of(
             results,
             log,
-            _lower_is_better(figures, settings, results.of_task("higher_is_better", task)),
+            _lower_is_better(figures, settings, results.object("higher_is_better", task)),
         ),
         slices=[LogSlice(piece, setup) for piece in pieces],
         aggregates=means,
@@ -152,7 +150,7 @@ def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[OptionalInt
     for key in ("sample_len", "samples"):
         if count := figures.count(key):  # 0 if nothing was scored
             return count * filters, []
-    count = as_object(results.of_task("n-samples", log.task)).count("effective")
+    count = results.object("n-samples", log.task).count("effective")
     if not count:
         return None, []
     # Of a run of chosen documents (--samples), the file states how many there are. The hash proves
@@ -213,13 +211,13 @@ def _metric_list(settings: Fields) -> dict[str, Fields]:
     return metrics
 
 
-def _lower_is_better(figures: JsonObject, settings: Fields, higher: Any) -> frozenset[str]:
+def _lower_is_better(figures: JsonObject, settings: Fields, higher: JsonObject) -> frozenset[str]:
     pairs = metric_keys(figures)
     better = {metric: metric not in _LOWER for metric, _ in pairs}
     for name, entry in _metric_list(settings).items():
         if entry["higher_is_better"] is not None:
             better[name] = entry["higher_is_better"]
-    better |= as_object(higher)
+    better |= higher
     lower = {metric for metric, value in better.items() if value is False}
     return frozenset(lower | {metric_id(*pair) for pair in pairs if pair[0] in lower})
 

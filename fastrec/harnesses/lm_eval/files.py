@@ -14,7 +14,6 @@ one task, with the same metrics.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import chain
@@ -35,6 +34,7 @@ from fastrec.harnesses.log import (
     Run,
     by_role,
     date_in,
+    lists_by,
     runs_in,
 )
 from fastrec.harnesses.recognise import head_of
@@ -105,11 +105,11 @@ class Results(Fields):
 
         Groups are among them only if the file does not tell them apart.
         """
-        return list(as_object(self["configs"]) or map(_plain_name, as_object(self["results"])))
+        return list(self.object("configs") or map(_plain_name, self.object("results")))
 
     def figures(self, task: str) -> Fields:
         """The figures of a task or group, as `metric,filter`."""
-        stated = as_object(self["results"])
+        stated = self.object("results")
         # version 0.4.0 indented the names of tasks that belong to a group
         plain = {_plain_name(name): figures for name, figures in reversed(stated.items())}
         return as_object(stated.get(task) or plain.get(task))
@@ -183,9 +183,7 @@ _decode_hashes = decoder(_Hashes)
 
 def logs_of(files: Files) -> Grouped:
     found = Grouped()
-    runs: defaultdict[str, list[Run]] = defaultdict(list)
-    for run in runs_in(files, read_results, found):
-        runs[parent_of(run.file.path)].append(run)
+    runs = lists_by(lambda run: parent_of(run.file.path), runs_in(files, read_results, found))
     broken = {parent_of(bad.path): bad.path for bad in found.bad}
     used: dict[tuple[str, str], str] = {}
     for file in by_role(files)["samples"]:
@@ -281,9 +279,7 @@ def _by_content(path: str, runs: Sequence[Run]) -> tuple[Run, str] | None:
 
 def _hashes_of(results: Results) -> Texts:
     return {
-        task: text
-        for task, text in as_object(results["task_hashes"]).items()
-        if isinstance(text, str)
+        task: text for task, text in results.object("task_hashes").items() if isinstance(text, str)
     }
 
 

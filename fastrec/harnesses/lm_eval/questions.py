@@ -76,17 +76,12 @@ def texts_in(values: Any) -> list[OptionalText]:
 
 def other_responses(draft: Draft) -> tuple[list[str], list[str], str]:
     """All responses of any kind, what was extracted from them, and what is wrong, if anything."""
-    responses = texts_in(_of_generations(draft, draft.row.resps))
-    raw = [text for text in responses if text is not None]
-    return (
-        raw,
-        [
-            text
-            for text in texts_in(_of_generations(draft, draft.row.filtered_resps))
-            if text is not None
-        ],
-        "" if raw and len(raw) == len(responses) else NO_RESPONSE,
+    responses, filtered = (
+        texts_in(_of_generations(draft, texts))
+        for texts in (draft.row.resps, draft.row.filtered_resps)
     )
+    raw, answers = ([text for text in texts if text is not None] for texts in (responses, filtered))
+    return raw, answers, "" if raw and len(raw) == len(responses) else NO_RESPONSE
 
 
 def _of_generations(draft: Draft, text: msgspec.Raw) -> Any:

@@ -105,11 +105,8 @@ def plan(log: Log) -> LogPlan:
 
 def _constants(log: Log, beside: JsonObject) -> JsonObject:
     """The columns that have one value in all rows of a file."""
-    constants: JsonObject = dict(log.in_path)
-    for name in log.columns.named:
-        if name.startswith(BESIDE):
-            constants[name] = getter(name, {})(beside)
-    return constants
+    named = (name for name in log.columns.named if name.startswith(BESIDE))
+    return log.in_path | {name: getter(name, {})(beside) for name in named}
 
 
 def _shared_metadata(log: Log, beside: JsonObject) -> Texts:
@@ -256,7 +253,7 @@ def _scorer(
     low, high = columns.scales.get(metric, (-inf, inf))
     is_truth = column == columns.correct_column
     expected = "true or false" if is_truth else "a number"
-    if columns.scales.get(metric):
+    if low > -inf:
         expected = f"on the scale {columns.scale}"
     empty = Score(metric, None, f"{column!r} is empty")
     if columns.null_verdict == "wrong":

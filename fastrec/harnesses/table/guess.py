@@ -178,8 +178,7 @@ def _fits(option: str, rows: Sequence[JsonObject], column: str) -> bool:
         return option == "error_column"
     kinds = {value.__class__ for value in given}
     if option == "correct_column":
-        verdicts = [value for value in given if str(value).strip().lower() in TRUTH]
-        return 2 * len(verdicts) >= len(given)
+        return 2 * sum(str(value).strip().lower() in TRUTH for value in given) >= len(given)
     if option == "score_column":
         return all(number_of(value) is not None for value in given)
     if option == "reference_column" and 2 * len(given) < len(values):

@@ -9,14 +9,13 @@ same time.
 """
 
 import csv
-import io
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain, pairwise
-from operator import itemgetter
+from operator import itemgetter, methodcaller
 from typing import Any, NamedTuple
 
 import msgspec
@@ -81,8 +80,7 @@ def open_table(path: str, columns: TableColumns, piece: Piece = _WHOLE) -> Table
     if head[:1] == b"[":
         blocks = shard_at(path).read_text()
         items = JsonArray(path, lambda _: next(blocks, b""), None, _json_row).items()
-        rows = ((number, cells) for number, (_, _, cells) in enumerate(items, 1))
-        return Table("row", rows, {})
+        return Table("row", enumerate(map(itemgetter(2), items), 1), {})
     if head[:1] == b"{":
         return Table("line", _json_rows(path, piece), {})
     names = head.partition(b"\n")[0].decode(errors="replace")
@@ -180,13 +178,11 @@ def _csv_cells(path: str, piece: Piece, delimiter: str) -> Iterator[tuple[int, l
 
     def texts() -> Iterator[str]:
         nonlocal number
-        lines = chain.from_iterable(map(io.BytesIO, _whole_lines(path, piece)))
-        for number, line in enumerate(lines, piece.before + 1):  # noqa: B007 - the number of the last line
-            text = line.decode(errors="surrogateescape")
-            if "\r" in text.removesuffix("\r\n"):  # it ends rows, too
-                yield from io.StringIO(text, newline="")
-            else:
-                yield text
+        # "\r" ends rows, too
+        blocks = map(methodcaller("splitlines", True), _whole_lines(path, piece))
+        for line in chain.from_iterable(blocks):
+            number += line.endswith(b"\n")
+            yield line.decode(errors="surrogateescape")
 
     csv.field_size_limit(_LONGEST_CELL)
     first = number + 1  # the line of the next row
