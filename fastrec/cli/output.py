@@ -87,11 +87,14 @@ def run_reading(run: Callable[..., _Result], /, *arguments: Any, **options: Any)
         return run_with_progress(run, *arguments, **options)
 
 
-def print_csv(rows: Sequence[_Row], names: Iterable[str] = ()) -> None:
-    """Print these columns of rows as CSV, or all: on a terminal, with escapes."""
+def print_csv(rows: Sequence[_Row], names: Iterable[str] = (), *, exact: bool = False) -> None:
+    """Print these columns of rows as CSV, or all.
+
+    Texts have escapes; not if they should be exact, and do not go to a terminal.
+    """
     from fastrec.csv_writer import CsvWriter
 
-    spell = safe if sys.stdout.isatty() else str
+    spell = str if exact and not sys.stdout.isatty() else safe
     names = list(names) or (list(rows[0]) if rows else [])
     out = io.StringIO()
     writer = CsvWriter(out, raw_cells=asked().raw_cells)

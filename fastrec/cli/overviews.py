@@ -21,11 +21,12 @@ from fastrec.cli.console import (
     width_of,
 )
 from fastrec.cli.options import command
-from fastrec.cli.output import asked, print_answer, run_reading
+from fastrec.cli.output import asked, print_answer, print_csv, run_reading
 from fastrec.cli.tables import (
     Column,
     Section,
     Table,
+    described,
     legend_lines,
     make_table,
     more_rows,
@@ -295,7 +296,7 @@ def questions(corpus: str, **options: Any) -> None:
     print_answer(
         result,
         text=lambda: (_print_ids if options["missing"] else _print_questions)(result),
-        table="questions",
+        csv=lambda: print_csv(result.rows(), described("questions", "csv"), exact=True),
     )
 
 
