@@ -96,7 +96,7 @@ def _parsed(template: str) -> list[tuple[str, list[_Field]]]:
     """Split a template into parts, optional if they have a mark, and these into fields."""
     from string import Formatter
 
-    parts: list[tuple[str, list[_Field]]] = []
+    parts = []
     for mark, optional, plain in _PARTS.findall(template):
         fields: list[_Field] = [
             (literal, name, spec or "", attrgetter(name) if name else _itself)

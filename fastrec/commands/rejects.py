@@ -86,7 +86,7 @@ def rejects(
         OSError: The file cannot be written.
     """
     findings = FindingGroups()
-    truncated: list[Location] = []
+    truncated = []
     repairs: Counter[str] = Counter()
     repairable = 0
     others: dict[int, _Others] = {}  # by the id of the group of the first error

@@ -288,8 +288,8 @@ class ColumnsBuilder:
         Return its size and SHA-256.
         """
         compress = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress
-        frames: list[Frame] = []
-        contents: list[bytes] = []
+        frames = []
+        contents = []
         for name, kind, content in self.contents():
             contents.append(compress(content))
             frames.append(Frame(name, kind, len(contents[-1])))
@@ -548,5 +548,4 @@ class PartColumns:
 
 
 def _decompress(data: bytes) -> bytes:
-    content: bytes = zstandard.decompress(data)
-    return content
+    return zstandard.decompress(data)

@@ -85,7 +85,7 @@ def read(log: Log) -> Reading:
 
 
 def _trials(log: Log) -> Iterator[Sample]:
-    trials: list[Sample] = []
+    trials = []
     for file in log.files:
         if file.role == "trial":
             trials.append(_sample_of(_document(file.path)))

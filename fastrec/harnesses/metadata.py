@@ -85,7 +85,7 @@ class MetadataKeeper:
 
         `taken` are names that the record has besides the harness's own.
         """
-        kept: Texts = {}
+        kept = {}
         own = self._own
         chosen = self._chosen
         for field, value in fields.items():
@@ -132,7 +132,7 @@ def notes_on(harness: str, metrics: Sequence[str], lower: Collection[str]) -> di
 
     The first judgement is the primary metric.
     """
-    notes: dict[str, Texts] = {}
+    notes = {}
     primary = True
     for metric in metrics:
         row = row_of(harness, metric)

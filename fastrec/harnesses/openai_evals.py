@@ -78,7 +78,7 @@ def _figures(report: JsonObject, rows: Sequence[Fields]) -> Figures:
 
 
 def _samples(rows: Sequence[Fields]) -> Iterator[Sample]:
-    events: defaultdict[str, Events] = defaultdict(list)
+    events = defaultdict(list)
     for row in rows:
         if row["sample_id"] is not None and isinstance(row["data"], dict):
             events[spell(row["sample_id"])].append((spell(row["type"]), Fields(row["data"])))

@@ -251,7 +251,7 @@ def normal_form(value: JsonObject, shape: Shape, unknown: UnknownKeys) -> JsonOb
 
     Known keys come in schema order, then unknown keys by code point. The value itself may change.
     """
-    normal: JsonObject = {}
+    normal = {}
     for name, field in shape.fields.items():
         if name not in value:
             continue

@@ -140,7 +140,7 @@ def first_errors(reports: Iterable[Report], most: int = MOST_ERRORS) -> Errors:
     fundamental one.
     """
     counts = Counter[str]()
-    kept: set[Finding] = set()
+    kept = set()
     for code, steps, text, value in reports:
         counts[code] += 1
         if counts[code] <= most:
@@ -216,7 +216,7 @@ def warnings_of(
     because most records give no reason for a warning: a function for each code takes three times as
     long.
     """
-    unanswered: list[int] = []  # turns with the id of no earlier tool call
+    unanswered = []  # turns with the id of no earlier tool call
     field = schema.turns_field
     last = 0
     if record.interaction_type != "single_turn":

@@ -235,7 +235,7 @@ def repair(
     if not isinstance(value, dict) or not _REPAIRABLE.issuperset(codes):
         return None
     closest = schema or closest_version(value)
-    changes: dict[str, Finding] = {}
+    changes = {}
     try:
         for code, change in RECORD_REPAIRS.items():
             if changed := change(value, closest):

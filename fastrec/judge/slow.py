@@ -79,7 +79,7 @@ class SlowPath(msgspec.Struct):
         value, flaws = parse(raw)
         judged = judge_value(value, flaws, self._rules.schema)
         schema = None
-        changes: dict[str, Finding] = {}  # by repairs
+        changes = {}  # by repairs
         if not isinstance(judged, Errors):
             schema = judged[1]
         elif allowed or len(raw) <= LONGEST_TRIAL:

@@ -150,7 +150,7 @@ def read_names(path: str) -> tuple[NameRule, ...]:
     """
     if path in _MAPS:
         path = str(Path(__file__).with_name("maps") / f"{path}.toml")
-    rules: list[NameRule] = []
+    rules = []
     for section, names in read_toml(path, "the names").items():
         if section not in _FIELDS or not isinstance(names, dict):
             known = ", ".join(f"[{name}]" for name in _FIELDS)
@@ -386,7 +386,7 @@ def label_counts(file: GivenFile, counts: Counter[Any]) -> tuple[LabelCounts, li
     last = Labeller(file).labels.keys()
     unfilled = count_unfilled(file)
     filled = len(read_labels(file)) - unfilled
-    records: defaultdict[int, set[str]] = defaultdict(set)
+    records = defaultdict(set)
     for number, _, record in counts:
         records[number].add(record)
     changed = {record for _, is_changed, record in counts if is_changed}

@@ -267,7 +267,7 @@ def _write_rejects(
         RejectRange(files[counts.piece.number], *counts.rejects, *counts.piece.place, line_base)
         for counts, line_base in sorted_shards.with_line_bases()
     ]
-    left_out: list[str] = []
+    left_out = []
     if context.options.leaves_out:
         left_out = [f"{part.statistics_prefix}-left-out" for part in parts]
     name = context.output.named(*_REJECTS)
@@ -403,7 +403,7 @@ def _keep_parts(context: RunContext, parts: Sequence[Part], numbered: Sequence[P
     keep = context.output.keep
     compression = context.options.compression
     in_place = {part.fingerprint: part for part in numbered}
-    kept: list[Part] = []
+    kept = []
     for part in parts:
         if part.records:
             placed = in_place[part.fingerprint]
@@ -426,7 +426,7 @@ def _kept_shards(
     shards: Sequence[Shard], sorted_shards: SortedShards, read_at: int
 ) -> list[KeptShard]:
     """Describe shards: the next run tells whether they changed. A bad one matches no shard."""
-    ranges: defaultdict[int, list[tuple[int, int, str]]] = defaultdict(list)
+    ranges = defaultdict(list)
     pieces = (counts for counts in sorted_shards.pieces() if not counts.piece.temporary)
     read = ((counts.piece.shard, counts.read) for counts in pieces)
     for number, stats in (*sorted_shards.decompressed.items(), *read):

@@ -198,7 +198,7 @@ def check_formats(shards: Sequence[Shard]) -> None:
     wanted = [
         shard for number, shard in enumerate(files) if not number or ".jsonl" not in shard.path
     ][:_MOST_FILES]
-    errors: list[ShardError] = []
+    errors = []
     for shard in wanted:
         try:
             next(shard.read(chunk_bytes=_PEEKED_TEXT, text_bytes=_PEEKED_TEXT), None)

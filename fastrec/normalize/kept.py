@@ -204,7 +204,7 @@ def match_shards(
     for is_moved in (False, True):
         places = [_place(shard.path, is_moved=is_moved) for shard in shards]
         positions = theirs.keys() - unchanged.values()
-        alike: defaultdict[tuple[str, _Proof], list[int]] = defaultdict(list)
+        alike = defaultdict(list)
         # By path, because the order must not matter.
         for position in sorted(positions, key=lambda at: kept[at].path):
             place = _place(kept[position].path, is_moved=is_moved)
@@ -245,8 +245,8 @@ def _proofs(
         """What has to be equal before content is compared."""
         return _size_in(signature) if by_content else signature
 
-    theirs: dict[int, _Proof] = {}
-    layouts: defaultdict[str, set[_Layout]] = defaultdict(set)
+    theirs = {}
+    layouts = defaultdict(set)
     for position, old in enumerate(kept):
         if not old.signature:  # a stream
             continue
@@ -291,7 +291,7 @@ def _hash_ranges(task: tuple[str, _Layout]) -> _Hashed | None:
     Runs in a worker.
     """
     path, layout = task
-    hashed: list[tuple[int, int, str]] = []
+    hashed = []
     for start, size in layout:
         try:
             count, content = hash_of_file(path, start, size)
@@ -357,7 +357,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def gaps(self, low: bytes, high: bytes, first_field: Callable[[bytes], bytes]) -> list[bytes]:
         """Where the gaps between parts are in which a range of keys may have new evaluations."""
-        gaps: list[bytes] = []
+        gaps = []
         for number, part in enumerate(self.parts):
             first, last = part.span
             end = self.parts[number + 1].low if number + 1 < len(self.parts) else None
@@ -414,10 +414,10 @@ def find_base(
 def _base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content: bool) -> Base:
     changes = match_shards(shards, kept.shards, by_content=by_content, engine=engine)
     numbers = {position: number for number, position in changes.unchanged.items()}
-    gone: list[PieceCounts] = []
-    tasks: list[SortResult] = []
+    gone = []
+    tasks = []
     for task in kept.tasks:
-        left: list[PieceCounts] = []
+        left = []
         for counts in task.pieces:
             number = numbers.get(counts.piece.shard)
             if number is None:

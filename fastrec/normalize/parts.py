@@ -104,7 +104,7 @@ def _find_copies(
     if plan.base.parts or not any(shard.compression == wanted for shard in shards):
         return {}
     pieces = [counts for counts in sorted_shards.pieces() if counts.first]
-    copies: dict[int, tuple[Shard, str]] = {}
+    copies = {}
     for number, (low, high) in enumerate(plan.ranges):
         found = [
             counts
@@ -168,7 +168,7 @@ def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
             context.output.rename(base_name(path), name)
         return context.output.staged(name)
 
-    numbered: list[Part] = []
+    numbered = []
     for number, part in enumerate(parts):
         name = context.part_name(number)
         names = (name, columns_path(name), sources_path(name))
@@ -282,7 +282,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
 
     def _unchanged(self) -> dict[int, Part]:
         """The parts of the base that stay as they are, unless they leave out others than before."""
-        unchanged: dict[int, Part] = {}
+        unchanged = {}
         for number, part in self._plan.unchanged.items():
             # The records that a part leaves out are named by shard and line.
             if not part.names or part.names == names_hash(
@@ -348,7 +348,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         }
         paths = {key: context.part_path(number) for key, number in fingerprints.items()}
         found = find_parts(context.journal.entries, paths, context.engine)
-        reused: dict[int, Part] = {}
+        reused = {}
         for key, part in found.items():
             number = fingerprints[key]
             self._sync(part)

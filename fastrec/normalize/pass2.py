@@ -409,7 +409,7 @@ class _SameRunFilter(_Step):
 
     def add(self, records: _Selection) -> None:
         window = records.window
-        kept: list[int] = []
+        kept = []
         last = b""
         seen = set[bytes]()
         for index, (key, text) in enumerate(zip(window.keys, window.texts, strict=True)):
@@ -453,7 +453,7 @@ class _Resolver(_Step):
         keys = window.keys
         if not window.groups and self._superseded.isdisjoint(keys):
             return
-        kept: list[int] = []
+        kept = []
         repeats = self._task.options.repeats
         for key, group in groupby(range(len(keys)), key=keys.__getitem__):
             same_key = list(group)
@@ -499,8 +499,8 @@ class _Resolver(_Step):
         A record that contradicts no other is a unit. A contradiction is one too, unless it is left
         out.
         """
-        units: list[list[int]] = []
-        unit_of: dict[int, list[int]] = {}
+        units = []
+        unit_of = {}
         left_out = []
         conflicts = self._task.options.conflicts
         for index, number in zip(records, numbers, strict=True):

@@ -83,7 +83,7 @@ class Plan(msgspec.Struct, frozen=True):
     def run_slices(self, number: int) -> list[RunSlice]:
         low, high = self.ranges[number]
         first, last = positions_in(self.regions, low, high)
-        slices: list[RunSlice] = []
+        slices = []
         for run in self.runs:
             merged = run.bounds
             piece = slice_merged(run, first, last) if merged else slice_run(run, low, high)
@@ -243,7 +243,7 @@ def _round(
         )
         for group in grouped
     )
-    done: dict[int, MergedRun] = {}
+    done = {}
     for number, run in context.engine.run(merge_some, tasks):
         context.output.check()
         group = grouped[number]

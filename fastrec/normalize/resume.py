@@ -195,7 +195,7 @@ def find_reusable(
         next_task=max((task.task + 1 for task in done), default=0),
         next_piece=max((number + 1 for task in done for number in task.numbers), default=0),
     )
-    found: dict[int, SortResult] = {}
+    found = {}
     for number, unchanged in sorted(engine.run(_task_unchanged, claims)):
         task = wanted[number]
         first = task.pieces[0].piece
@@ -240,7 +240,7 @@ def _intact(merged: list[MergedRun], engine: Engine) -> list[MergedRun]:
         result
         for _, result in sorted(engine.run(_files_unchanged, [merge.run.files for merge in merged]))
     ]
-    intact: list[MergedRun] = []
+    intact = []
     covered: set[str] = set()
     for merge, is_intact in zip(reversed(merged), reversed(unchanged), strict=True):
         if is_intact and covered.isdisjoint(merge.covers):

@@ -152,7 +152,7 @@ def run(
     `notice` receives each notice at once.
     """
     started = time.perf_counter()
-    notices: list[str] = []
+    notices = []
 
     def note(message: str) -> None:
         notices.append(message)
@@ -352,7 +352,7 @@ def _first_target(
     settings: dict[str, Settings],
 ) -> Schema:
     """The target of finished work, or else one that is given or guessed."""
-    kept_settings: Settings = {}
+    kept_settings = {}
     if isinstance(kept, Kept) and options.incremental:
         kept_settings = kept.settings
     if name := reusable_settings(settings, output.journals(), kept_settings):

@@ -160,7 +160,7 @@ class RecipeFinder:
         if len(given) != 64:  # hex digits
             return None
         references = [reference] if isinstance(reference, str) else reference
-        tried: set[bytes] = set()
+        tried = set()
         for name in (self._last, *RECIPES):
             text = _text(name, raw, references)
             if text is None or text in tried:

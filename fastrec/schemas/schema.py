@@ -369,7 +369,7 @@ def _null_checks(shape: Shape, name: str, depth: int) -> Iterator[str]:
 
 def compile_function(name: str, lines: Sequence[str], **names: Any) -> Callable[[Any], Any]:
     """Compile the source of a function, which may use UNSET and the given names."""
-    namespace: JsonObject = {"UNSET": UNSET, **names}
+    namespace = {"UNSET": UNSET, **names}
     exec("\n".join(lines), namespace)  # noqa: S102 - the source comes from our own classes and rules
     function: Callable[[Any], Any] = namespace[name]
     return function

@@ -97,7 +97,7 @@ def _claims(record: Any) -> bool:
 
     Otherwise it may be of an earlier version by its label.
     """
-    label: str = record.schema_version
+    label = record.schema_version
     if record.evaluation_result_id is not UNSET:
         return True
     if label in _EARLIEST:

@@ -63,7 +63,7 @@ def widen(
             fields.append(
                 (field.name, hint, msgspec.NODEFAULT if field.required else field.default)
             )
-    rename: dict[str, str] = {}
+    rename = {}
     for number, key in enumerate(sorted(unknown.get(path, ()))):
         plain = key.isidentifier() and not key.startswith("unknown_") and not hasattr(struct, key)
         name = key if plain else f"unknown_{number}"

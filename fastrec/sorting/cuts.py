@@ -170,7 +170,7 @@ def _without_useless(candidates: Iterable[_Candidate], reach: int) -> list[_Cand
 
     They cannot become cuts.
     """
-    left: list[_Candidate] = []
+    left = []
     # Candidates with none of lower rank after them so far: their ranks increase.
     rising: list[_Candidate] = []
     for candidate in candidates:
@@ -197,7 +197,7 @@ def part_size_for(text_bytes: int, part_bytes: int) -> int:
 
 def _cuts(by_rank: Iterable[_Candidate], total: int, part_bytes: int) -> list[bytes]:
     ends = [0, total]
-    keys: dict[int, bytes] = {}
+    keys = {}
     for _, position, key in by_rank:
         after = bisect_right(ends, position, 1, len(ends) - 1)
         low, high = ends[after - 1], ends[after]

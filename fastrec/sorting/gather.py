@@ -245,7 +245,7 @@ class _Records(msgspec.Struct):
             pieces.update(piece for piece, _, _ in several)
         if removed.isdisjoint(pieces):
             return
-        kept: list[int] = []
+        kept = []
         for position, (row, origins) in enumerate(zip(self.rows, self.origins, strict=True)):
             all_copies = origins or ((row[0], row[1], 1),)
             copies = tuple(origin for origin in all_copies if origin[0] not in removed)

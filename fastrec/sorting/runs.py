@@ -199,8 +199,8 @@ def in_order(
     repeated = compress(
         range(1, len(order)), map(eq, in_sorted_order, islice(in_sorted_order, 1, None))
     )
-    kept: list[int] = []
-    groups: list[tuple[int, int]] = []
+    kept = []
+    groups = []
     done = 0  # records before this position were added
     for start, end in _stretches(repeated):
         kept += order[done:start]

@@ -120,7 +120,7 @@ def _expand(
             yield match.path, match
             continue
         objects = {found.path: found for found in _store().find(path)}
-        by_parent: defaultdict[str, list[str]] = defaultdict(list)
+        by_parent = defaultdict(list)
         for found in objects:
             parent, file = parent_and_name(found)
             if "/." not in parent.removeprefix(path.rstrip("/")):
@@ -367,7 +367,7 @@ def find_shards(
     if not names:
         raise UsageError("no input: name files, directories, globs, or - for standard input")
     search = _Search()
-    shards: list[Shard] = []
+    shards = []
     notices = search.notices
     seen: dict[object, str] = {}
     for shard, identity in chain.from_iterable(

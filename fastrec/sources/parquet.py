@@ -121,7 +121,7 @@ def survey(path: str) -> Survey:
             if not pa.types.is_null(child.type)
         ]
         metadata = file.metadata
-        slices: list[tuple[int, int, int]] = []
+        slices = []
         first = size = before = rows = 0
         for index in range(metadata.num_row_groups):
             group = metadata.row_group(index)

@@ -62,7 +62,7 @@ def hash_counts(
     hash.
     """
     by_recipe: Counter[str] = Counter()
-    by_model: list[ModelRecipes] = []
+    by_model = []
     same: dict[Any, dict[str, int]] = {}  # of many models, most have the counts of another
     by_names = groupby(sorted(recipes.items()), key=lambda item: item[0][:2])
     for (evaluation, model), group in by_names:

@@ -218,7 +218,7 @@ class Answer(msgspec.Struct, frozen=True):
             return record
         (attribution,) = record["answer_attribution"]
         source = attribution["source"].replace(DEFAULT_SCHEMA.turns_field, schema.turns_field)
-        result: Record = {
+        result = {
             **record,
             "schema_version": self._label(),
             "input": self._input(),
@@ -249,7 +249,7 @@ class Answer(msgspec.Struct, frozen=True):
         """The question as this producer asks it, with one reference or several."""
         task = self.question.task
         habits = self.author.habits
-        result: Record = dict(self.record["input"])
+        result = dict(self.record["input"])
         if task.choices and "indexed references" in habits:
             result["reference"] = str("ABCD".index(task.reference))
         elif task.also:
@@ -295,7 +295,7 @@ class Answer(msgspec.Struct, frozen=True):
         """Another answer with the same identity, or in later versions, another verdict."""
         record = deepcopy(self.record)
         correct = not record["evaluation"]["is_correct"]
-        score: float = int(correct)
+        score = int(correct)
         if not self.is_later or not rng.chance(0.5):
             score = correct
             reply = self.question.task.answer(rng, float(correct), rng.below(STYLES))

@@ -186,13 +186,13 @@ def _turns(rng: Rng, step: Facts, style: int, facts: Facts) -> list[Record]:
 
 def _calls(rng: Rng, step: Facts, comment: str, facts: Facts) -> list[Record]:
     """A turn with the calls of a step, if it has any, and a turn for what the tools return."""
-    calls: list[Record] = [
+    calls = [
         {"id": f"call_{rng.bits(48):012x}", **_computed(call, facts)}
         for call in step.get("calls", ())
     ]
     if not calls:
         return []
-    turn: Record = {"role": "assistant", "tool_calls": calls}
+    turn = {"role": "assistant", "tool_calls": calls}
     if comment:
         turn["content"] = comment.format(**facts)
     ids = [call["id"] for call in calls]

@@ -66,7 +66,6 @@ from fastrec.harnesses.log import (
     Log,
     LogPlan,
     RunInfo,
-    Samples,
     in_groups,
     with_every_metric,
 )
@@ -127,7 +126,7 @@ class ConvertTask(msgspec.Struct, frozen=True):
 
     def _bundles(self, converter: Converter) -> Iterator[Bundle]:
         harness = harness_named(self.log.harness)
-        samples: Samples = (
+        samples = (
             harness.samples(self.log, self.run, self.log_slice)
             if hasattr(harness, "samples")
             else with_every_metric(harness.read(self.log)[1])
@@ -388,7 +387,7 @@ def _distinct(
 ) -> tuple[dict[int, _Job], Texts]:
     """The logs to import, by position: intact, and each content once; then the others' copies."""
     first: dict[tuple[str, str], _Job] = {}
-    jobs: dict[int, _Job] = {}
+    jobs = {}
     same_logs = {}
     # A column that only some tables lack is noted.
     absent = [{*job.plan.absent} for job in planned if isinstance(job, _Job)]

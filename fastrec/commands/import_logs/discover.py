@@ -17,7 +17,7 @@ import msgspec
 
 from fastrec.engine.base import Engine
 from fastrec.errors import ShardError, UsageError, arguments, counted, listed, shown
-from fastrec.harnesses.log import OTHER, BadLog, Files, FilesByRole, FoundFile, Grouped, Log
+from fastrec.harnesses.log import OTHER, BadLog, Files, FoundFile, Grouped, Log
 from fastrec.harnesses.recognise import head_of, role_in
 from fastrec.harnesses.registry import HARNESSES, harness_named
 from fastrec.sources.inputs import AnyFile
@@ -46,7 +46,7 @@ def find_logs(
     names = list(HARNESSES) if harness == "auto" else [harness]
     kind = "a known harness" if harness == "auto" else harness
     found = Found()
-    by_harness: FilesByRole = defaultdict(list)
+    by_harness = defaultdict(list)
     for number, told in sorted(engine.run(partial(_tell, names, kind), files)):
         if isinstance(told, str):
             found.skip(told, files[number].path)

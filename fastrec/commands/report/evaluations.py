@@ -16,7 +16,7 @@ from fastrec.answers.table import Query, QuestionRow, Sort
 from fastrec.commands.report.sections import section
 from fastrec.filters import Filters
 from fastrec.limits import current_limits
-from fastrec.pages.html import Cell, Html, Row, number_cell
+from fastrec.pages.html import Cell, Html, number_cell
 from fastrec.storage import last_name
 from fastrec.summary.present_ranking import Stats
 from fastrec.wording import cut_middle, metrics_of, title_of
@@ -43,7 +43,7 @@ def costs_section(costs: Sequence[ModelCost]) -> Html:
 
 def suspected_keys(index: QuestionTable, stats: Stats) -> Html:
     """Show questions whose key may be wrong, with what strong models say."""
-    rows: list[Row] = []
+    rows = []
     for query in _queries(stats)[:_ANALYSED]:
         for item in index.items(query).questions:
             if "suspected_key" in item.flags:

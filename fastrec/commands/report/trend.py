@@ -65,7 +65,7 @@ def _plot(corpora: Sequence[str], evaluation: EvaluationTrend) -> dict[str, Any]
     columns = {name: number for number, name in enumerate(corpora)}
     lines = []
     for model in models:
-        points: dict[int, tuple[int, int]] = {}
+        points = {}
         for point in model.points:
             if point.value is not None:
                 column = columns[point.corpus]

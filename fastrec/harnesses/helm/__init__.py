@@ -361,7 +361,7 @@ def _compare(
     """
     aggregates = []
     not_compared = {name: use.obstacle for name, use in uses.items() if not use.by_trial}
-    instances: dict[str, float] = {}
+    instances = {}
     for stat in stats:
         perturbation = stat.name.perturbation or {}
         kind = str(perturbation.get("computed_on") or _PERTURBED)

@@ -296,8 +296,8 @@ def _scores_of(
     ones are an error. Only in language modeling, entries are about different requests of one
     instance; they are added up, as HELM does itself.
     """
-    scores: dict[str, Score] = {}
-    totals: dict[str, float] = {}
+    scores = {}
+    totals = {}
     stats: Iterable[Stat] = [stat for entry in entries for stat in entry.stats or ()]
     if adds_up and len(entries) > 1:
         stats = _added(stats)

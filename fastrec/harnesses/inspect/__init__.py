@@ -45,7 +45,6 @@ from fastrec.harnesses.values import (
     LogObject,
     Names,
     OptionalInt,
-    Texts,
     as_list,
     as_object,
     decoder,
@@ -170,8 +169,8 @@ def _scorers_of(header: Header, seen: Seen) -> dict[str, Scorer]:
 
 def figures_of(header: Header, seen: Seen) -> Figures:
     """The means that the records have to reproduce, and why the other figures are not compared."""
-    means: list[Aggregate] = []
-    not_compared: Texts = {}
+    means = []
+    not_compared = {}
     epochs = header.count("eval.config.epochs") or 1
     for entry in header.entries:
         scorer, key = _resolve(entry, seen)
@@ -235,7 +234,7 @@ def _resolve(entry: Fields, seen: Seen) -> tuple[str, str]:
 
 def _declared_keys(metrics: Any) -> list[str]:
     """The keys that a task declares metrics for, unless they are patterns."""
-    keys: list[str] = []
+    keys = []
     for group in as_list(metrics):
         keys += [key for key in as_object(group) if key not in ("name", "options")]
     has_patterns = any(letter in key for key in keys for letter in "*?[")

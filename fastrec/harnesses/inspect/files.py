@@ -283,7 +283,7 @@ def samples_in_archive(path: str, samples: Iterable[SampleMembers]) -> Iterator[
 def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> Logged:
     texts = [archive.read(name) for name in members.messages]
     _check_memory(b",".join(texts))
-    pool: list[LoggedMessage] = []
+    pool = []
     for text in texts:
         pool += _decode_messages(text)
     for name in members.metadata:
@@ -296,7 +296,7 @@ def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> 
         sample.messages += pool[start:end]
 
     def attachments() -> Texts:
-        found: list[str] = []
+        found = []
         for name in members.attachments:
             found += _decode_texts(archive.read(name))
         return {str(index): text for index, text in enumerate(found)}
@@ -328,7 +328,7 @@ def _check_memory(text: Buffer) -> None:
     """
     if len(text) < _LARGE_SAMPLE:
         return
-    fields: Sequence[Buffer] = [text]
+    fields = [text]
     with suppress(*REFUSALS):
         fields = [
             memoryview(value) for name, value in _decode_fields(text).items() if name in _DECODED

@@ -163,7 +163,7 @@ def said_in(message: LoggedMessage, attachments: Attachments) -> Said:
     calls = [_tool_call(call, attachments) for call in message.tool_calls or ()]
     if isinstance(content, str) and not message.reasoning:
         return Said(attachments.resolve(content), "", calls)
-    texts: list[str] = []
+    texts = []
     thoughts = [message.reasoning]
     for part in as_list(content):
         if isinstance(part, str):

@@ -40,7 +40,7 @@ from fastrec.harnesses.values import (
     texts_of,
     value_at,
 )
-from fastrec.schemas.newest import AnswerAttribution, Input, Output, Performance, TokenUsage
+from fastrec.schemas.newest import Input, Output, Performance, TokenUsage
 
 _NOTHING = msgspec.Raw(b"")
 SKIPPED = (
@@ -244,7 +244,7 @@ def scores_in(sample: LoggedSample, old_name: str) -> dict[str, SampleScore]:
 def _scores_of(sample: LoggedSample, scoring: Scoring, answers: Answers) -> list[Score]:
     """All scores of a sample, and one without a number for each that the log should have."""
     given = scores_in(sample, scoring.old_name)
-    scores: list[Score] = []
+    scores = []
     for name, logged in given.items():
         scores += _scores_by(scoring.scorers.get(name) or Scorer(name), logged, answers)
     for name, scorer in scoring.scorers.items():
@@ -271,7 +271,7 @@ def _scores_by(scorer: Scorer, given: SampleScore, answers: Answers) -> list[Sco
             problem = "the score is an empty dict"
         metrics = _metrics(scorer) if number is None else [scorer.name]
         scores = [Score(metric, number, problem) for metric in metrics]
-    found: list[AnswerAttribution] = []
+    found = []
     if given.answer is not None:
         found.append(extracted(spell(given.answer), scorer.name, answers.turn, answers.source))
     metadata = _score_metadata(given, answers)
@@ -451,7 +451,7 @@ def _error(logged: LoggedSample) -> str:
 
 def _metadata(logged: LoggedSample) -> Texts:
     choices = logged.answer.choices
-    metadata: JsonObject = {
+    metadata = {
         "epoch": str(logged.epoch),
         "uuid": logged.uuid,
         "stop_reason": choices[0].stop_reason if choices else None,

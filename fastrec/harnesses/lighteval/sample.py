@@ -24,7 +24,6 @@ from fastrec.harnesses.choices import Choices, Rule
 from fastrec.harnesses.log import Sample, Score, extracted, tokens_of
 from fastrec.harnesses.values import (
     JsonObject,
-    Texts,
     as_list,
     as_object,
     number_of,
@@ -300,7 +299,7 @@ def sample_of(number: int, row: _Row, about: Metrics) -> tuple[str, Sample]:
         if index.__class__ is int and 0 <= index < len(options)
     ]
     picking = None
-    metadata: Texts = {}
+    metadata = {}
     if not texts and (logprobs or _LOGPROBS in as_list(methods)):
         picking = Choices(options, logprobs, correct, _numbers(unconditioned), tokens[1])
         is_one = len(logprobs) == 1

@@ -193,7 +193,7 @@ def _sample_maker(
             asked.formatted = question or UNSET
         asked.choices = choices_of(cells) or UNSET
         errors = [text for text in errors_of(cells) if text.lower() not in NOTHING]
-        metadata: Texts = {}
+        metadata = {}
         nested = []
         for column, value in cells.items():
             if column in named or value in EMPTY:

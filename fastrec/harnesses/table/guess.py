@@ -83,7 +83,7 @@ _by_weight = itemgetter(0)
 
 def guess(paths: Sequence[str], files: Sequence[AnyFile], output: str) -> list[str]:
     """Propose a command, and comments about it."""
-    seen: list[_Seen] = []
+    seen = []
     foreign = []
     for file in files:
         try:
