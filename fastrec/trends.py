@@ -222,8 +222,8 @@ def find_corpora(paths: Sequence[AnyPath]) -> tuple[list[tuple[str, AnyPath]], l
     """
     if not paths:
         raise UsageError("name at least one corpus, or a directory of corpora")
-    places: list[AnyPath] = []
-    notices: list[str] = []
+    places = []
+    notices = []
     for place in paths:
         path = os.fspath(place)
         if storage_of(path).exists(join(path, MANIFEST)):

@@ -28,7 +28,7 @@ def find_calibration(
     scale = int(digits) if is_scaled else 1
     name = name if is_scaled else field
     answers_of = _by_metric if name in metrics else _by_field
-    calibrations: list[Calibration] = []
+    calibrations = []
     for query in sorted(queries, key=lambda query: (query.evaluation_name, query.metric or "")):
         by_model: dict[str, list[_Answer]] = {}
         for model, (confidence, is_right) in answers_of(index, name, query):

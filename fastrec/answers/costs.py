@@ -174,7 +174,7 @@ def total_costs(costs: Sequence[ModelCost]) -> tuple[list[str], list[list[str]],
     by_model: dict[str, list[ModelCost]] = {}
     for cost in costs:
         by_model.setdefault(cost.model_id, []).append(cost)
-    rows: list[tuple[float, list[str]]] = []
+    rows = []
     unpriced = []
     for model, own in sorted(by_model.items()):
         counts = [(cost.answers, cost.unknown, cost.right) for cost in own]

@@ -396,7 +396,7 @@ class QuestionTable:
         A question is listed once per metric. The beginning of a hash needs at least `shortest`
         characters.
         """
-        rows: list[QuestionRow] = []
+        rows = []
         for scope_number, numbers in find_questions(self.selection, text, shortest, limit):
             query = query_of(self.scopes[scope_number])
             table = self.table(query)

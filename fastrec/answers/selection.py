@@ -137,7 +137,7 @@ class Selection:
         """Select the records of the corpus that match some filters."""
         if not filters:
             return self
-        chosen: list[Array] = []
+        chosen = []
         tasks = []
         for number, part in enumerate(self.parts):
             matching = match_columns(self.columns(number), filters)
@@ -158,8 +158,8 @@ class Selection:
         if not groups:
             return self
         scopes = Values()  # as tuples of the scope and the code of each group
-        members: list[Members] = []
-        models: set[tuple[int, str]] = set()  # of each scope
+        members = []
+        models = set()  # of each scope
         for part, fields in self._fields(groups):
             positions, ungrouped = self.members(part)
             labels = [_labels(group, field) for group, field in zip(groups, fields, strict=True)]
@@ -326,7 +326,7 @@ class Selection:
 
     def _fields(self, groups: Groups) -> Iterator[tuple[int, list[Field]]]:
         """Yield each part with the values of the field of each group in its records that count."""
-        known: list[dict[GroupBy, Field]] = []
+        known = []
         tasks = []
         for number, part in enumerate(self.parts):
             positions = self.members(number).positions

@@ -87,7 +87,7 @@ def compare_similar(index: QuestionTable, records: Mapping[str, int]) -> list[Si
                 if mine and theirs:
                     common[pair] += 1
                     same[pair] += mine == theirs
-    similar: list[SimilarModels] = []
+    similar = []
     renamed: set[str] = set()
     for pair in pairs:
         name, other = pair

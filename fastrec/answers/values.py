@@ -122,7 +122,7 @@ def judged_pairs(index: QuestionTable, first: Query, second: Query) -> Iterator[
     are left out.
     """
     others = trials_of(index, second)
-    alone: dict[str, _Trials] = {}
+    alone = {}
     for name, trials in trials_of(index, first).items():
         if name in others:
             yield from _matched(name, trials, others.pop(name))

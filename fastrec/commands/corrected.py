@@ -123,7 +123,7 @@ def corrected(
     index, scopes = open_scopes(corpus, wanted, metrics=metrics, jobs=jobs, progress=progress)
     models: list[CorrectedModel] = []
     used: set[Any] = set()
-    unlabelled: list[Array] = []
+    unlabelled = []
     for scope, query in scopes:
         table = index.table(query)
         is_wanted = index.chosen(query) & table.is_answer
@@ -161,7 +161,7 @@ def _find_labelled(
         if labeller.change_of(_names_of(table, place))
     ]
     lines = table.selection.lines(table.number[places])
-    found: dict[int, float] = {}
+    found = {}
     for place, line in zip(places, lines, strict=True):
         record = decoded(line)
         if label := labeller.label_of(record):

@@ -230,7 +230,7 @@ def _read_references(path: AnyPath) -> References:
     """Read a file of references; UsageError if it cannot be read or understood."""
     name = os.fspath(path)
     decode = msgspec.json.Decoder(Reference).decode
-    references: References = {}
+    references = {}
     (text,) = GivenFile.at(name).texts
     for number, line in enumerate(text.split(b"\n"), start=1):
         if not line.strip():

@@ -346,7 +346,7 @@ def validate(
     shards, notices = find_records(path_names(paths), files_from=files_from)
     total = _JudgedSlice()
     counts: Counter[str] = Counter()
-    bad_shards: list[str] = []
+    bad_shards = []
     progress = progress or Progress()
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrec-"))
@@ -435,7 +435,7 @@ def _judge_slices(
 
 def _validate_task(task: _SliceTask, reporter: Reporter | None = None) -> list[_JudgedSlice]:
     """Judge the slices of a task. Runs in a worker, or in this process, with a reporter."""
-    results: list[_JudgedSlice] = []
+    results = []
     for number, piece in enumerate(task.slices):
         found = _validate_slice(piece, task, f"{task.log}-{number}" if task.log else None, reporter)
         if reporter:
@@ -498,7 +498,7 @@ _by_line = itemgetter(0)
 
 def _findings_in(batch: Batch) -> list[_LocatedFinding]:
     """List the errors, warnings and repairs of a chunk by line."""
-    found: list[_LocatedFinding] = []
+    found = []
     for invalid in batch.rejected:
         found += [(invalid.line, finding, invalid.version) for finding in invalid.findings]
     found += [(line, finding, None) for line, finding in batch.warnings]
@@ -509,7 +509,7 @@ def _findings_in(batch: Batch) -> list[_LocatedFinding]:
 
 def _unlisted_in(batch: Batch) -> list[_LocatedFinding]:
     """Say how many errors of invalid lines are not listed, by code."""
-    found: list[_LocatedFinding] = []
+    found = []
     for invalid in batch.rejected:
         for code, count in invalid.unlisted.items():
             more = Finding(code, "$", f"{count:,} more errors of this kind are not listed")

@@ -76,7 +76,7 @@ class LineChange(NamedTuple):
 @collector_off()
 def compare_lines(task: LinesTask) -> tuple[list[LineChange], Counter[str]]:
     """Compare pairs of lines, and count in how many pairs each path differs. Runs in a worker."""
-    changes: list[LineChange] = []
+    changes = []
     fields: Counter[str] = Counter()
     kinds: Counter[Kind] = Counter()
     most = current_limits().diff_fields

@@ -175,8 +175,8 @@ def _find_joins(index: QuestionTable, evaluation: str, scopes: _Scopes) -> Evalu
     split = {sample_hash for table in tables for sample_hash in table.split_hashes()}
     questions = Values()
     ids = Values()
-    by_metric: list[Asked] = []
-    numbers: list[Array] = []
+    by_metric = []
+    numbers = []
     for metric, table in enumerate(tables):
         model = table.columns_of(models)[table.model]
         sample_ids = table.sample_ids
