@@ -49,7 +49,7 @@ class CodedColumn(NamedTuple):
         """The value of each record."""
         values = np.empty(len(self.values), dtype=object)
         values[:] = self.values
-        return np.asarray(values[self.codes])
+        return values[self.codes]
 
 
 class Distinct(NamedTuple):
@@ -71,7 +71,7 @@ def _numbered(codes: Array) -> Array:
     """Number the distinct codes from 0 on, in order."""
     size = _size_of(codes)
     if size > _SPARSE * len(codes):
-        return np.asarray(np.unique(codes, return_inverse=True)[1])
+        return np.unique(codes, return_inverse=True)[1]
     # Unless codes are sparse, this takes a tenth of the time of sorting them.
     used = np.flatnonzero(is_there(codes, size))
     numbers = np.empty(size, dtype=np.int64)

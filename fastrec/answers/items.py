@@ -154,7 +154,7 @@ def _scores(table: ScopeRecords, models: tuple[str, ...], *, graded: bool) -> Ar
     scores = np.full((len(table.models), table.questions), np.nan)
     values = cells.score if graded else cells.share
     scores[cells.model[answered], cells.question[answered]] = values[answered]
-    return np.asarray(scores[table.are_models(models)])
+    return scores[table.are_models(models)]
 
 
 def _questions(

@@ -124,7 +124,7 @@ class _Sizes:
 
         Also if there are none: then the smallest one is infinite.
         """
-        return np.asarray(self._largest - self._smallest <= _SAME_SIZE * self._largest)
+        return self._largest - self._smallest <= _SAME_SIZE * self._largest
 
     def found(self) -> tuple[Array, Bools]:
         """The number of differences, and whether they are uniform."""
