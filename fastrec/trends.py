@@ -28,7 +28,7 @@ import msgspec
 import numpy as np
 
 from fastrec.answers.choosing import choose_scopes
-from fastrec.answers.codes import by_code
+from fastrec.answers.codes import by_code, by_key
 from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.records import ERROR, RIGHT, ScopeRecords
 from fastrec.answers.selection import Groups, Selection, select_same_bins
@@ -278,10 +278,11 @@ _Changes = list[tuple[str, Change]]  # of models
 
 def _compare_scope(corpora: Mapping[str, _Corpus], scope: Scope, trend: EvaluationTrend) -> None:
     """Compute all changes of an evaluation and metric."""
-    pairs: dict[tuple[str, str], _Changes] = {}
-    for model in trend.models:
-        for change in model.changes:
-            pairs.setdefault((change.before, change.after), []).append((model.model_id, change))
+    pairs = by_key(
+        ((change.before, change.after), (model.model_id, change))
+        for model in trend.models
+        for change in model.changes
+    )
     step = max(_CELLS // scope.questions, 1)
     for (before, after), changes in pairs.items():
         for start in range(0, len(changes), step):

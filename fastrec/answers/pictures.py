@@ -16,7 +16,7 @@ from fastrec.answers.calibration import find_calibration
 from fastrec.answers.codes import Array, count_of
 from fastrec.answers.costs import ModelCost
 from fastrec.answers.facts import spread_range
-from fastrec.answers.question_table import QuestionTable
+from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.records import ANSWERS
 from fastrec.answers.table import Query
 from fastrec.answers.values import value_blocks
@@ -156,7 +156,7 @@ def evaluations_html(
     largest = sorted(totals, key=lambda evaluation: -evaluation.records)[:_MOST_DRAWN]
     shown = []
     for evaluation in sorted(stats.evaluations, key=lambda one: one is not largest[0]):
-        query = Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric)
+        query = query_of(evaluation)
         is_drawn = any(evaluation is one for one in largest)
         extra = {
             "characters": mean_lengths_of(index, query) if is_drawn else {},
@@ -203,7 +203,7 @@ def _pictures(
     index: QuestionTable, evaluation: EvaluationStats, extra: _Extra, *, accuracy: bool
 ) -> list[Html]:
     """Draw an evaluation and metric: its models, best first, and its questions."""
-    query = Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric)
+    query = query_of(evaluation)
     results = {
         model.model_id: result_of(model, accuracy=accuracy)
         for model in evaluation.by_model

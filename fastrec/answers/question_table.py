@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fastrec.answers.codes import Array, by_code, count_of, is_there
+from fastrec.answers.codes import Array, by_code, count_of, is_there, none_if_nan
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.facts import Facts, facts_of, mean_lengths, spread_range
 from fastrec.answers.finding import find_questions
@@ -363,7 +363,7 @@ class QuestionTable:
         for number in ids:
             models = int(facts.models[number])
             right = float(facts.right[number])
-            spread = _or_none(facts.spread[number])
+            spread = none_if_nan(facts.spread[number])
             rows.append(
                 filled(
                     QuestionRow,
@@ -377,11 +377,11 @@ class QuestionTable:
                     models=models,
                     right=right,
                     share=right / models if models else None,
-                    mean_score=_or_none(facts.score[number]),
+                    mean_score=none_if_nan(facts.score[number]),
                     disagreement=None if spread is None else min(spread / distance, 1.0),
                     errors=int(facts.errors[number]),
                     input_chars=int(input_chars[number]),
-                    output_chars=_or_none(output_chars[number]),
+                    output_chars=none_if_nan(output_chars[number]),
                     metadata={},
                     in_input=hits and bool(hits[0][number]),
                     in_answers=hits and int(hits[1][number]),
@@ -552,10 +552,6 @@ class QuestionTable:
         keys = sorted(few, key=lambda key: (-few[key].total(), key))[:_MOST_FIELDS]
         by_number = [(-number, key, value) for key in keys for value, number in few[key].items()]
         return [(key, value) for _, key, value in sorted(by_number)]
-
-
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
 
 
 def _flags_of(query: Query) -> set[str]:
