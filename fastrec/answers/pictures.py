@@ -254,7 +254,7 @@ def difficulty_picture(index: QuestionTable, query: Query) -> Html:
         return Html("")
     values = facts.score[is_answered].tolist()
     caption = "Questions by mean score"
-    spell: Callable[[float], str] = "{:.4g}".format
+    spell = "{:.4g}".format
     if not scope.graded:
         values = (facts.right[is_answered] / facts.models[is_answered]).tolist()
         caption = "Questions by share of models that are right"

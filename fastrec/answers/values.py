@@ -200,7 +200,7 @@ def _reduced(
     """Replace the means of a model by those of the values of its questions."""
     questions, accuracy, accuracy_error = mean_of(shares)
     _, score, score_error = mean_of(scores)
-    means: dict[str, Any] = {
+    means = {
         "accuracy": accuracy,
         "accuracy_standard_error": accuracy_error,
         "mean_score": score,

@@ -158,7 +158,7 @@ def pair_sums(blocks: Iterable[tuple[Array, Array]], models: int) -> PairSums:
     NaN is a question without an answer. All questions of a cluster are in one block, in a row.
     """
     clusters, firsts, squared, products = (np.zeros((models, models)) for _ in range(4))
-    sizes: _Sizes | None = None  # once there are values other than 0 and 1, or clusters
+    sizes = None  # once there are values other than 0 and 1, or clusters
     shift = None
     exponent = 0
     largest = 0.0

@@ -335,7 +335,7 @@ class _Closeness:
         texts = [
             np.unique(column, return_inverse=True)[1][several.question] for column in digests.T
         ]
-        keys: list[list[Array]] = [[], [several.question]]
+        keys = [[], [several.question]]
         keys += [[texts[column] for column in columns] for columns in _AGREEMENTS]
         self._levels = [_Sharing(groups, several.model, several.sample, *some) for some in keys]
 
