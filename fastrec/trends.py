@@ -475,19 +475,21 @@ def _described(
     corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend]
 ) -> Iterator[TrendCorpus]:
     """Describe each corpus, with the chosen models that appeared and disappeared."""
-    there: dict[str, set[str]] = {corpus.name: set() for corpus in corpora}
-    for evaluation in evaluations:
-        for model in evaluation.models:
-            for point in model.points:
-                there[point.corpus].add(model.model_id)
-    before = there[corpora[0].name]
+    there = by_key(
+        (point.corpus, model.model_id)
+        for evaluation in evaluations
+        for model in evaluation.models
+        for point in model.points
+    )
+    before = set(there.get(corpora[0].name, ()))
     for corpus in corpora:
-        models = there[corpus.name]
+        models = set(there.get(corpus.name, ()))
         selection = corpus.selection
-        yield TrendCorpus(
+        yield filled(
+            TrendCorpus,
+            selection.summary,
             name=corpus.name,
             path=utf8(selection.corpus),
-            line_counts=selection.summary.line_counts,
             skipped=len(selection.manifest.skipped),
             models=len(models),
             appeared=sorted(models - before),

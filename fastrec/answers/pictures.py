@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastrec.answers.calibration import find_calibration
-from fastrec.answers.codes import Array, count_of
+from fastrec.answers.codes import Array, by_key, count_of
 from fastrec.answers.costs import ModelCost
 from fastrec.answers.facts import spread_range
 from fastrec.answers.question_table import QuestionTable, query_of
@@ -147,11 +147,11 @@ def evaluations_html(
 
     Those with the most records have pictures. A table has at most so many models.
     """
-    paid: dict[str, dict[str, float]] = {}
-    for model in costs:
-        if model.cost is not None:
-            of_evaluation = paid.setdefault(model.evaluation_name, {})
-            of_evaluation[model.model_id] = model.cost / (model.answers - model.unknown)
+    paid = by_key(
+        (model.evaluation_name, (model.model_id, model.cost / (model.answers - model.unknown)))
+        for model in costs
+        if model.cost is not None
+    )
     totals = [evaluation for evaluation in stats.evaluations if evaluation.group is None]
     largest = sorted(totals, key=lambda evaluation: -evaluation.records)[:_MOST_DRAWN]
     shown = []
@@ -160,7 +160,7 @@ def evaluations_html(
         is_drawn = any(evaluation is one for one in largest)
         extra = {
             "characters": mean_lengths_of(index, query) if is_drawn else {},
-            "cost": paid.get(evaluation.evaluation_name, {}),
+            "cost": dict(paid.get(evaluation.evaluation_name, ())),
         }
         accuracy = stats.shows_accuracy(evaluation)
         drawn = _pictures(index, evaluation, extra, accuracy=accuracy) if is_drawn else []

@@ -40,6 +40,7 @@ from fastrec.judge.parse import decoded, parse, spell
 from fastrec.limits import current_limits
 from fastrec.parameters import AnyPath
 from fastrec.progress import Progress
+from fastrec.sorting.keys import scope_of
 from fastrec.sources.shard import shard_at
 from fastrec.summary.present_choice import no_match
 from fastrec.where import (
@@ -315,7 +316,7 @@ class Selection:
         Scopes without records are left out, the others are in order.
         """
         used = {number for own in members for number in used_codes(own.scopes).tolist()}
-        kept = sorted(used, key=lambda number: _order(scopes[number]))
+        kept = sorted(used, key=lambda number: scope_of(*scopes[number]))
         selection = copy(self)
         selection.is_whole = False
         selection.scopes = [scopes[number] for number in kept]
@@ -370,15 +371,6 @@ class Selection:
         names = columns.values("model")
         models = [names[code] for code in of_models[first].tolist()]
         return set(zip(members.scopes[first].tolist(), models, strict=True))
-
-
-def _order(scope: ScopeName) -> tuple[bytes, bool, bytes]:
-    name, metric = scope
-    return (
-        name.encode(errors="surrogatepass"),
-        metric is not None,
-        (metric or "").encode(errors="surrogatepass"),
-    )
 
 
 class How(TypedDict, total=False):

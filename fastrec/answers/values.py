@@ -6,7 +6,6 @@ at once; `judged_pairs` has the verdicts of two metrics on the same answers.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import msgspec
 import numpy as np

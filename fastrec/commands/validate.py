@@ -498,20 +498,19 @@ _by_line = itemgetter(0)
 
 def _findings_in(batch: Batch) -> list[_LocatedFinding]:
     """List the errors, warnings and repairs of a chunk by line."""
-    found = []
-    for invalid in batch.rejected:
-        found += [(invalid.line, finding, invalid.version) for finding in invalid.findings]
-    found += [(line, finding, None) for line, finding in batch.warnings]
-    for repaired in batch.repaired:
-        found += [(repaired.line, finding, None) for finding in repaired.findings]
+    found = [
+        *((one.line, error, one.version) for one in batch.rejected for error in one.findings),
+        *((line, warning, None) for line, warning in batch.warnings),
+        *((one.line, repair, None) for one in batch.repaired for repair in one.findings),
+    ]
     return sorted(found, key=_by_line)
 
 
 def _unlisted_in(batch: Batch) -> list[_LocatedFinding]:
     """Say how many errors of invalid lines are not listed, by code."""
-    found = []
-    for invalid in batch.rejected:
-        for code, count in invalid.unlisted.items():
-            more = Finding(code, "$", f"{count:,} more errors of this kind are not listed")
-            found.append((invalid.line, more, invalid.version))
-    return found
+    more = "{:,} more errors of this kind are not listed".format
+    return [
+        (invalid.line, Finding(code, "$", more(count)), invalid.version)
+        for invalid in batch.rejected
+        for code, count in invalid.unlisted.items()
+    ]

@@ -281,11 +281,11 @@ def _groups(models: Sequence[str], asked: Asked) -> list[list[str]]:
     """Group models that have the same questions, ids and metrics, the largest group first."""
     questions = joint_codes(asked.question, asked.sample)
     metrics = joint_codes(asked.question, asked.metric)
-    groups: dict[tuple[bytes, bytes], list[str]] = {}
-    for code, model in enumerate(models):
-        own = asked.model == code
-        key = np.unique(questions[own]).tobytes(), np.unique(metrics[own]).tobytes()
-        groups.setdefault(key, []).append(model)
+    owns = (asked.model == code for code in range(len(models)))
+    keys = [
+        tuple(np.unique(codes[own]).tobytes() for codes in (questions, metrics)) for own in owns
+    ]
+    groups = by_key(zip(keys, models, strict=True))
     return sorted(map(sorted, groups.values()), key=lambda group: (-len(group), group))
 
 
