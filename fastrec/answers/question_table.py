@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -93,11 +93,7 @@ class QuestionTable:
     @cached_property
     def results(self) -> dict[ModelName, ModelSummary]:
         """The results of each model on each evaluation and metric."""
-        return {
-            (evaluation.evaluation_name, evaluation.metric, model.model_id): model
-            for evaluation in self.evaluations
-            for model in evaluation.by_model
-        }
+        return results_by_name(self.evaluations)
 
     def direct(self, lower_is_better: Sequence[str]) -> None:
         """Set the directions of metrics that `--lower-is-better` names.
@@ -587,6 +583,15 @@ def _flags_by_question(table: ScopeRecords) -> dict[str, list[int]]:
 
 def scope_of(evaluation: EvaluationSummary) -> Scope:
     return filled(Scope, evaluation, models=tuple(model.model_id for model in evaluation.by_model))
+
+
+def results_by_name(evaluations: Iterable[Any]) -> dict[ModelName, Any]:
+    """The results of each model on each evaluation and metric."""
+    return {
+        (evaluation.evaluation_name, evaluation.metric, model.model_id): model
+        for evaluation in evaluations
+        for model in evaluation.by_model
+    }
 
 
 def query_of(scope: Named) -> Query:

@@ -57,6 +57,7 @@ from fastrec.schemas.upgrade import upgrade_record, upgrade_value
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES, ReadStats
 from fastrec.sources.shard import Shard, Slice, TextEstimate, tasks_of, total_text
+from fastrec.summary.document import filled
 
 
 class UpgradeStep(msgspec.Struct):
@@ -397,8 +398,7 @@ def _upgrade_report(total: _JudgedSlice) -> UpgradeReport:
     newest = NEWEST_SCHEMA.name
     earlier = sum(count for name, count in total.versions.items() if name != newest)
     steps = [
-        UpgradeStep(group.code, group.message, group.count, group.locations)
-        for group in total.upgrades.in_order()
+        filled(UpgradeStep, group, meaning=group.message) for group in total.upgrades.in_order()
     ]
     return UpgradeReport(newest, earlier, steps)
 
