@@ -65,8 +65,7 @@ def compare_similar(index: QuestionTable, records: Mapping[str, int]) -> list[Si
     """Compare the answers of models with similar names, given the number of records of each."""
     names = sorted(records, key=lambda name: (-records[name], name))
     pairs = similar_pairs(names)
-    ranks = {name: rank for rank, name in enumerate(names)}
-    pairs.sort(key=lambda pair: [*map(ranks.__getitem__, pair)])
+    pairs.sort(key=lambda pair: [*map(names.index, pair)])
     common: Counter[tuple[str, ...]] = Counter()
     same: Counter[tuple[str, ...]] = Counter()
     for scope in index.scopes:

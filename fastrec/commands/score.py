@@ -15,6 +15,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -408,9 +409,7 @@ def _scored(task: _Task, scorer: Scorer, line: bytes, scores: _Scores) -> bytes:
 def _references_of(record: JsonObject, given: References) -> list[str] | None:
     """The references of a file for the question of a record, those of its evaluation first."""
     names = (str(record["sample_id"]), record["sample_hash"])
-    keys = [
-        (evaluation, name) for evaluation in (record["evaluation_name"], None) for name in names
-    ]
+    keys = product((record["evaluation_name"], None), names)
     return next((given[key] for key in keys if key in given), None)
 
 
