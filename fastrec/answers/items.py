@@ -228,7 +228,7 @@ def _near_duplicates(table: ScopeRecords) -> dict[int, list[int]]:
 def _add_agreement(item: Item, table: ScopeRecords, question: int, strong: set[str]) -> None:
     """Add what the stronger half of the models answered to a question whose key is suspected."""
     numbers = table.number[table.question == question]
-    values: Counter[str] = Counter()
+    values = Counter[str]()
     for line in table.selection.lines(numbers):
         record = decoded(line)
         transcript = transcript_of(record)

@@ -220,7 +220,7 @@ class Selection:
 
     def count_numbers(self, group: GroupBy) -> Counter[Any]:
         """Count the numbers of the field of a group."""
-        counts: Counter[Any] = Counter()
+        counts = Counter[Any]()
         for _, (field,) in self._fields((group,)):
             records = np.bincount(field.codes, minlength=len(field.values))
             for values, count in zip(field.values, records.tolist(), strict=True):
@@ -415,7 +415,7 @@ def select_same_bins(
     matching = filter_selections(opened, filters)
     binned = []
     for group in groups:
-        counts: Counter[Any] = Counter()
+        counts = Counter[Any]()
         if group.bins:
             for selection in matching:
                 counts.update(selection.count_numbers(group))

@@ -66,8 +66,8 @@ def compare_similar(index: QuestionTable, records: Mapping[str, int]) -> list[Si
     names = sorted(records, key=lambda name: (-records[name], name))
     pairs = similar_pairs(names)
     pairs.sort(key=lambda pair: [*map(names.index, pair)])
-    common: Counter[tuple[str, ...]] = Counter()
-    same: Counter[tuple[str, ...]] = Counter()
+    common = Counter[tuple[str, ...]]()
+    same = Counter[tuple[str, ...]]()
     for scope in index.scopes:
         inside = [pair for pair in pairs if {*pair} <= {*scope.models}]
         if not inside:

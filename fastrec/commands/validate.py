@@ -346,7 +346,7 @@ def validate(
     )
     shards, notices = find_records(path_names(paths), files_from=files_from)
     total = _JudgedSlice()
-    counts: Counter[str] = Counter()
+    counts = Counter[str]()
     bad_shards = []
     progress = progress or Progress()
     with ExitStack() as stack:
