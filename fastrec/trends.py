@@ -28,7 +28,7 @@ import msgspec
 import numpy as np
 
 from fastrec.answers.choosing import choose_scopes
-from fastrec.answers.codes import by_code
+from fastrec.answers.codes import by_code, by_key
 from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.records import ERROR, RIGHT, ScopeRecords
 from fastrec.answers.selection import Groups, Selection, select_same_bins
@@ -222,8 +222,8 @@ def find_corpora(paths: Sequence[AnyPath]) -> tuple[list[tuple[str, AnyPath]], l
     """
     if not paths:
         raise UsageError("name at least one corpus, or a directory of corpora")
-    places: list[AnyPath] = []
-    notices: list[str] = []
+    places = []
+    notices = []
     for place in paths:
         path = os.fspath(place)
         if storage_of(path).exists(join(path, MANIFEST)):
@@ -278,10 +278,11 @@ _Changes = list[tuple[str, Change]]  # of models
 
 def _compare_scope(corpora: Mapping[str, _Corpus], scope: Scope, trend: EvaluationTrend) -> None:
     """Compute all changes of an evaluation and metric."""
-    pairs: dict[tuple[str, str], _Changes] = {}
-    for model in trend.models:
-        for change in model.changes:
-            pairs.setdefault((change.before, change.after), []).append((model.model_id, change))
+    pairs = by_key(
+        ((change.before, change.after), (model.model_id, change))
+        for model in trend.models
+        for change in model.changes
+    )
     step = max(_CELLS // scope.questions, 1)
     for (before, after), changes in pairs.items():
         for start in range(0, len(changes), step):
@@ -474,19 +475,21 @@ def _described(
     corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend]
 ) -> Iterator[TrendCorpus]:
     """Describe each corpus, with the chosen models that appeared and disappeared."""
-    there: dict[str, set[str]] = {corpus.name: set() for corpus in corpora}
-    for evaluation in evaluations:
-        for model in evaluation.models:
-            for point in model.points:
-                there[point.corpus].add(model.model_id)
-    before = there[corpora[0].name]
+    there = by_key(
+        (point.corpus, model.model_id)
+        for evaluation in evaluations
+        for model in evaluation.models
+        for point in model.points
+    )
+    before = set(there.get(corpora[0].name, ()))
     for corpus in corpora:
-        models = there[corpus.name]
+        models = set(there.get(corpus.name, ()))
         selection = corpus.selection
-        yield TrendCorpus(
+        yield filled(
+            TrendCorpus,
+            selection.summary,
             name=corpus.name,
             path=utf8(selection.corpus),
-            line_counts=selection.summary.line_counts,
             skipped=len(selection.manifest.skipped),
             models=len(models),
             appeared=sorted(models - before),

@@ -6,6 +6,7 @@ FIELD:100 is one from 0 to 100. The scale is not guessed: a single number above 
 
 from collections.abc import Iterator, Sequence
 
+from fastrec.answers.codes import by_key
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query
 from fastrec.answers.values import judged_pairs
@@ -28,12 +29,12 @@ def find_calibration(
     scale = int(digits) if is_scaled else 1
     name = name if is_scaled else field
     answers_of = _by_metric if name in metrics else _by_field
-    calibrations: list[Calibration] = []
+    calibrations = []
     for query in sorted(queries, key=lambda query: (query.evaluation_name, query.metric or "")):
-        by_model: dict[str, list[_Answer]] = {}
-        for model, (confidence, is_right) in answers_of(index, name, query):
-            share = None if confidence is None else confidence / scale
-            by_model.setdefault(model, []).append((share, is_right))
+        by_model = by_key(
+            (model, (None if confidence is None else confidence / scale, is_right))
+            for model, (confidence, is_right) in answers_of(index, name, query)
+        )
         calibrations += [
             calibrate((query.evaluation_name, query.metric, model), by_model[model])
             for model in sorted(by_model)

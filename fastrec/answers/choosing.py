@@ -5,6 +5,7 @@ from typing import Unpack
 
 import msgspec
 
+from fastrec.answers.codes import by_key
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.selection import Groups, How, select
 from fastrec.answers.table import OUTCOME_FILTERS, Query, Scope
@@ -86,9 +87,7 @@ def choose_primary(scopes: Chosen, primary: Sequence[str] = ()) -> Chosen:
 
     It is the one that EVALUATION=METRIC says, or that records say, or the first by name.
     """
-    by_name: dict[str, list[tuple[Scope, Query]]] = {}
-    for scope, query in scopes:
-        by_name.setdefault(scope.evaluation_name, []).append((scope, query))
+    by_name = by_key((pair[0].evaluation_name, pair) for pair in scopes)
     chosen = {
         name: min(pairs, key=lambda pair: not pair[0].primary) for name, pairs in by_name.items()
     }

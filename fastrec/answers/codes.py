@@ -1,11 +1,14 @@
 """Codes: numbers that stand for values, in arrays with a code of each record."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 Array = np.ndarray[Any, Any]
 _LARGEST_CODE = 1 << 62
 _SPARSE = 8  # codes of so many more values than records are sorted to be numbered
@@ -49,7 +52,7 @@ class CodedColumn(NamedTuple):
         """The value of each record."""
         values = np.empty(len(self.values), dtype=object)
         values[:] = self.values
-        return np.asarray(values[self.codes])
+        return values[self.codes]
 
 
 class Distinct(NamedTuple):
@@ -71,7 +74,7 @@ def _numbered(codes: Array) -> Array:
     """Number the distinct codes from 0 on, in order."""
     size = _size_of(codes)
     if size > _SPARSE * len(codes):
-        return np.asarray(np.unique(codes, return_inverse=True)[1])
+        return np.unique(codes, return_inverse=True)[1]
     # Unless codes are sparse, this takes a tenth of the time of sorting them.
     used = np.flatnonzero(is_there(codes, size))
     numbers = np.empty(size, dtype=np.int64)
@@ -127,3 +130,15 @@ def ranks_of(order: Sequence[int] | Array) -> Array:
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.arange(len(order))
     return ranks
+
+
+def none_if_nan(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def by_key(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
+    """The values of each key, in their order."""
+    found = defaultdict[_Key, list[_Value]](list)
+    for key, value in pairs:
+        found[key].append(value)
+    return found

@@ -12,12 +12,14 @@ An exact name decides before a pattern, then the first pattern that matches.
 """
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import msgspec
 
+from fastrec.answers.codes import by_key
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query
 from fastrec.errors import UsageError, counted, listed, shown
@@ -60,7 +62,7 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("a price must be a number that is not negative")
 
     def by_kind(self) -> tuple[float, ...]:
-        """Of input, cached input, output and reasoning, as in `_Sums.tokens`."""
+        """Of each of `_KINDS`."""
         cached = self.input if self.cached is None else self.cached
         reasoning = self.output if self.reasoning is None else self.reasoning
         return self.input, cached, self.output, reasoning
@@ -73,16 +75,13 @@ class _Usage(msgspec.Struct, gc=False):
     reasoning_tokens: int | None = None
 
     def by_kind(self) -> tuple[int, ...]:
+        """Of each of `_KINDS`."""
         cached = min(self.input_tokens_cache_read or 0, self.input_tokens)
         reasoning = min(self.reasoning_tokens or 0, self.output_tokens)
         return self.input_tokens - cached, cached, self.output_tokens - reasoning, reasoning
 
 
-class _Sums(msgspec.Struct):
-    answers: int = 0
-    known: int = 0  # with a token_usage
-    right: int = 0  # of these
-    tokens: tuple[int, ...] = (0, 0, 0, 0)
+_KINDS = ("input", "cached input", "output", "reasoning")  # of tokens
 
 
 _Record = view(
@@ -109,21 +108,17 @@ def find_costs(
 
     Records of its other metrics are about the same answers.
     """
-    sums: dict[tuple[str, str], _Sums] = {}
+    sums = defaultdict[tuple[str, str], Counter[str]](Counter)
     for query in queries:
         for line in index.selection.lines(index.numbers_of(query)):
             record = _read(line)
-            own = sums.setdefault((query.evaluation_name, record.model_id), _Sums())
-            own.answers += 1
+            own = sums[query.evaluation_name, record.model_id]
+            own["answers"] += 1
             if record.token_usage:
-                own.known += 1
-                own.right += record.evaluation.is_correct and not record.error
-                used = record.token_usage.by_kind()
-                own.tokens = tuple(map(sum, zip(own.tokens, used, strict=True)))
-    return [
-        _cost(evaluation, model, _price_of(model, prices), sums[evaluation, model])
-        for evaluation, model in sorted(sums)
-    ]
+                own["known"] += 1
+                own["right"] += record.evaluation.is_correct and not record.error
+                own.update(dict(zip(_KINDS, record.token_usage.by_kind(), strict=True)))
+    return [_cost(*names, _price_of(names[1], prices), own) for names, own in sorted(sums.items())]
 
 
 def _read(line: bytes) -> Any:
@@ -138,21 +133,21 @@ def _price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
     return prices.get(model) or prices.get(next(patterns, ""))
 
 
-def _cost(evaluation: str, model: str, price: Price | None, sums: _Sums) -> ModelCost:
+def _cost(evaluation: str, model: str, price: Price | None, sums: Counter[str]) -> ModelCost:
     cost = None
-    if price and sums.known:
-        tokens = zip(price.by_kind(), sums.tokens, strict=True)
-        millionths = sum(Fraction(str(each)) * number for each, number in tokens)
+    if price and sums["known"]:
+        prices = zip(_KINDS, price.by_kind(), strict=True)
+        millionths = sum(Fraction(str(each)) * sums[kind] for kind, each in prices)
         cost = float(millionths / 10**6)
     return ModelCost(
         evaluation_name=evaluation,
         model_id=model,
-        answers=sums.answers,
-        unknown=sums.answers - sums.known,
-        right=sums.right,
+        answers=sums["answers"],
+        unknown=sums["answers"] - sums["known"],
+        right=sums["right"],
         priced=price is not None,
         cost=cost,
-        cost_per_right=_share(cost, sums.right),
+        cost_per_right=_share(cost, sums["right"]),
     )
 
 
@@ -171,10 +166,8 @@ def total_costs(costs: Sequence[ModelCost]) -> tuple[list[str], list[list[str]],
 
     Returns headings, cells and notes.
     """
-    by_model: dict[str, list[ModelCost]] = {}
-    for cost in costs:
-        by_model.setdefault(cost.model_id, []).append(cost)
-    rows: list[tuple[float, list[str]]] = []
+    by_model = by_key((cost.model_id, cost) for cost in costs)
+    rows = []
     unpriced = []
     for model, own in sorted(by_model.items()):
         counts = [(cost.answers, cost.unknown, cost.right) for cost in own]

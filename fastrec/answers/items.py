@@ -10,7 +10,7 @@ from itertools import compress
 import msgspec
 import numpy as np
 
-from fastrec.answers.codes import Array
+from fastrec.answers.codes import Array, by_code, distinct_of, none_if_nan
 from fastrec.answers.near_duplicates import near_duplicates
 from fastrec.answers.records import ScopeRecords
 from fastrec.answers.table import Scope
@@ -154,14 +154,15 @@ def _scores(table: ScopeRecords, models: tuple[str, ...], *, graded: bool) -> Ar
     scores = np.full((len(table.models), table.questions), np.nan)
     values = cells.score if graded else cells.share
     scores[cells.model[answered], cells.question[answered]] = values[answered]
-    return np.asarray(scores[table.are_models(models)])
+    return scores[table.are_models(models)]
 
 
 def _questions(
     table: ScopeRecords, models: Sequence[str], scores: Array, seed: int, *, enough: bool
 ) -> list[Item]:
     """Analyse each question, given the scores of some models."""
-    answered = (~np.isnan(scores)).sum(axis=0)
+    answered_by = ~np.isnan(scores)
+    answered = answered_by.sum(axis=0)
     with np.errstate(invalid="ignore"):
         difficulties = 1 - np.nansum(scores, axis=0) / answered
     nothing = np.full(table.questions, np.nan)
@@ -171,16 +172,24 @@ def _questions(
     sample_ids = _sample_ids(table)
     questions = []
     for number in np.flatnonzero(answered).tolist():
+        known = scores[answered_by[:, number], number]
+        near = [table.hashes[other] for other in duplicates.get(number, ())]
+        has_flag = (
+            p_values[number] < _ALPHA,  # False if it is NaN
+            (known <= 0).all(),
+            (known >= 1).all(),
+            near,
+        )
         item = Item(
             sample_hash=table.hashes[number],
             sample_ids=sample_ids[number],
             models=int(answered[number]),
             difficulty=float(difficulties[number]),
-            discrimination=_or_none(correlations[number]),
-            p_wrong_key=_or_none(p_values[number]),
-            near_duplicates=[table.hashes[other] for other in duplicates.get(number, ())],
+            discrimination=none_if_nan(correlations[number]),
+            p_wrong_key=none_if_nan(p_values[number]),
+            flags=list(compress(FLAGS, has_flag)),
+            near_duplicates=near,
         )
-        _add_flags(item, scores[:, number])
         if SUSPECTED_KEY in item.flags:
             rest = rest_means(scores)[:, number]
             is_strong = rest >= np.nanmedian(rest)
@@ -190,36 +199,19 @@ def _questions(
     return questions
 
 
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
 def _order(item: Item) -> tuple[float, float, str]:
-    p = 2.0 if item.p_wrong_key is None else item.p_wrong_key
-    discrimination = 2.0 if item.discrimination is None else item.discrimination
+    p, discrimination = (
+        2.0 if value is None else value for value in (item.p_wrong_key, item.discrimination)
+    )
     return p, discrimination, item.sample_hash
 
 
-def _add_flags(item: Item, scores: Array) -> None:
-    known = scores[~np.isnan(scores)]
-    if item.p_wrong_key is not None and item.p_wrong_key < _ALPHA:
-        item.flags.append(SUSPECTED_KEY)
-    if (known <= 0).all():
-        item.flags.append(ALL_WRONG)
-    if (known >= 1).all():
-        item.flags.append(ALL_RIGHT)
-    if item.near_duplicates:
-        item.flags.append(NEAR_DUPLICATE)
-
-
-def _sample_ids(table: ScopeRecords) -> list[list[str | int]]:
+def _sample_ids(table: ScopeRecords) -> dict[int, list[str | int]]:
     """The ids of each question."""
     codes, sample_ids = table.sample_ids
-    pairs = np.unique(np.stack([table.question, codes]), axis=1)
-    by_question: list[list[str | int]] = [[] for _ in range(table.questions)]
-    for question, code in zip(*pairs.tolist(), strict=True):
-        by_question[question].append(sample_ids[code])
-    return by_question
+    pairs = distinct_of(table.question, codes).first
+    own = by_code(table.question[pairs], codes[pairs])
+    return {question: [sample_ids[code] for code in ids] for question, ids in own}
 
 
 _decode = view_decoder(input=view(raw=str))
@@ -236,7 +228,7 @@ def _near_duplicates(table: ScopeRecords) -> dict[int, list[int]]:
 def _add_agreement(item: Item, table: ScopeRecords, question: int, strong: set[str]) -> None:
     """Add what the stronger half of the models answered to a question whose key is suspected."""
     numbers = table.number[table.question == question]
-    values: Counter[str] = Counter()
+    values = Counter[str]()
     for line in table.selection.lines(numbers):
         record = decoded(line)
         transcript = transcript_of(record)

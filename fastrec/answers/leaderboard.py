@@ -29,7 +29,7 @@ import msgspec
 import numpy as np
 
 from fastrec.answers.choosing import choose_primary, choose_scopes
-from fastrec.answers.codes import count_of
+from fastrec.answers.codes import by_key, count_of
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.ranks import set_ranks
 from fastrec.answers.table import Scope
@@ -483,9 +483,7 @@ def _batches(columns: Sequence[_Column], weights: Sequence[float]) -> list[_Batc
     for at, column in enumerate(columns):
         for model in column.enough:
             counting[model].append(at)
-    groups: dict[tuple[int, ...], list[str]] = {}
-    for model in sorted(counting):
-        groups.setdefault(tuple(counting[model]), []).append(model)
+    groups = by_key((tuple(counting[model]), model) for model in sorted(counting))
     batches = []
     most = current_limits().compared_models
     ordered = sorted(groups.items(), key=lambda item: (-len(item[0]), -len(item[1]), item[0]))

@@ -29,7 +29,7 @@ def near_duplicates(texts: Sequence[str]) -> dict[int, list[int]]:
     random = np.random.default_rng(0)
     factors = random.integers(1, 1 << 62, _BANDS * _PLACES, dtype=np.uint64) | np.uint64(1)
     runs = [_runs(text) for text in texts]
-    bands: defaultdict[tuple[int, bytes], list[int]] = defaultdict(list)
+    bands = defaultdict(list)
     for number, hashes in enumerate(runs):
         if not len(hashes):
             continue
@@ -40,7 +40,7 @@ def near_duplicates(texts: Sequence[str]) -> dict[int, list[int]]:
     pairs: set[tuple[int, int]] = set()
     for alike in bands.values():
         pairs.update(combinations(alike[:_MOST_ALIKE], 2))
-    found: defaultdict[int, list[int]] = defaultdict(list)
+    found = defaultdict(list)
     for first, second in sorted(pairs):
         if _similarity(runs[first], runs[second]) >= SIMILAR:
             found[first].append(second)

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fastrec.answers.calibration import find_calibration
-from fastrec.answers.codes import Array, count_of
+from fastrec.answers.codes import Array, by_key, count_of
 from fastrec.answers.costs import ModelCost
 from fastrec.answers.facts import spread_range
-from fastrec.answers.question_table import QuestionTable
+from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.records import ANSWERS
 from fastrec.answers.table import Query
 from fastrec.answers.values import value_blocks
@@ -147,20 +147,20 @@ def evaluations_html(
 
     Those with the most records have pictures. A table has at most so many models.
     """
-    paid: dict[str, dict[str, float]] = {}
-    for model in costs:
-        if model.cost is not None:
-            of_evaluation = paid.setdefault(model.evaluation_name, {})
-            of_evaluation[model.model_id] = model.cost / (model.answers - model.unknown)
+    paid = by_key(
+        (model.evaluation_name, (model.model_id, model.cost / (model.answers - model.unknown)))
+        for model in costs
+        if model.cost is not None
+    )
     totals = [evaluation for evaluation in stats.evaluations if evaluation.group is None]
     largest = sorted(totals, key=lambda evaluation: -evaluation.records)[:_MOST_DRAWN]
     shown = []
     for evaluation in sorted(stats.evaluations, key=lambda one: one is not largest[0]):
-        query = Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric)
+        query = query_of(evaluation)
         is_drawn = any(evaluation is one for one in largest)
         extra = {
             "characters": mean_lengths_of(index, query) if is_drawn else {},
-            "cost": paid.get(evaluation.evaluation_name, {}),
+            "cost": dict(paid.get(evaluation.evaluation_name, ())),
         }
         accuracy = stats.shows_accuracy(evaluation)
         drawn = _pictures(index, evaluation, extra, accuracy=accuracy) if is_drawn else []
@@ -203,7 +203,7 @@ def _pictures(
     index: QuestionTable, evaluation: EvaluationStats, extra: _Extra, *, accuracy: bool
 ) -> list[Html]:
     """Draw an evaluation and metric: its models, best first, and its questions."""
-    query = Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric)
+    query = query_of(evaluation)
     results = {
         model.model_id: result_of(model, accuracy=accuracy)
         for model in evaluation.by_model
@@ -254,7 +254,7 @@ def difficulty_picture(index: QuestionTable, query: Query) -> Html:
         return Html("")
     values = facts.score[is_answered].tolist()
     caption = "Questions by mean score"
-    spell: Callable[[float], str] = "{:.4g}".format
+    spell = "{:.4g}".format
     if not scope.graded:
         values = (facts.right[is_answered] / facts.models[is_answered]).tolist()
         caption = "Questions by share of models that are right"

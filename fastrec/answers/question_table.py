@@ -17,13 +17,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fastrec.answers.codes import Array, by_code, count_of, is_there
+from fastrec.answers.codes import Array, by_code, count_of, is_there, none_if_nan
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.facts import Facts, facts_of, mean_lengths, spread_range
 from fastrec.answers.finding import find_questions
@@ -93,11 +93,7 @@ class QuestionTable:
     @cached_property
     def results(self) -> dict[ModelName, ModelSummary]:
         """The results of each model on each evaluation and metric."""
-        return {
-            (evaluation.evaluation_name, evaluation.metric, model.model_id): model
-            for evaluation in self.evaluations
-            for model in evaluation.by_model
-        }
+        return results_by_name(self.evaluations)
 
     def direct(self, lower_is_better: Sequence[str]) -> None:
         """Set the directions of metrics that `--lower-is-better` names.
@@ -363,7 +359,7 @@ class QuestionTable:
         for number in ids:
             models = int(facts.models[number])
             right = float(facts.right[number])
-            spread = _or_none(facts.spread[number])
+            spread = none_if_nan(facts.spread[number])
             rows.append(
                 filled(
                     QuestionRow,
@@ -377,11 +373,11 @@ class QuestionTable:
                     models=models,
                     right=right,
                     share=right / models if models else None,
-                    mean_score=_or_none(facts.score[number]),
+                    mean_score=none_if_nan(facts.score[number]),
                     disagreement=None if spread is None else min(spread / distance, 1.0),
                     errors=int(facts.errors[number]),
                     input_chars=int(input_chars[number]),
-                    output_chars=_or_none(output_chars[number]),
+                    output_chars=none_if_nan(output_chars[number]),
                     metadata={},
                     in_input=hits and bool(hits[0][number]),
                     in_answers=hits and int(hits[1][number]),
@@ -396,7 +392,7 @@ class QuestionTable:
         A question is listed once per metric. The beginning of a hash needs at least `shortest`
         characters.
         """
-        rows: list[QuestionRow] = []
+        rows = []
         for scope_number, numbers in find_questions(self.selection, text, shortest, limit):
             query = query_of(self.scopes[scope_number])
             table = self.table(query)
@@ -554,10 +550,6 @@ class QuestionTable:
         return [(key, value) for _, key, value in sorted(by_number)]
 
 
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
 def _flags_of(query: Query) -> set[str]:
     """The flags that questions must have one of."""
     of_kind = {ITEM_FLAGS[query.which]} if query.which in ITEM_FLAGS else set()
@@ -591,6 +583,15 @@ def _flags_by_question(table: ScopeRecords) -> dict[str, list[int]]:
 
 def scope_of(evaluation: EvaluationSummary) -> Scope:
     return filled(Scope, evaluation, models=tuple(model.model_id for model in evaluation.by_model))
+
+
+def results_by_name(evaluations: Iterable[Any]) -> dict[ModelName, Any]:
+    """The results of each model on each evaluation and metric."""
+    return {
+        (evaluation.evaluation_name, evaluation.metric, model.model_id): model
+        for evaluation in evaluations
+        for model in evaluation.by_model
+    }
 
 
 def query_of(scope: Named) -> Query:

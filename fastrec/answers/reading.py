@@ -62,7 +62,7 @@ def read_answers(
             "--model, "
             f"or read the records with `fastrec cat CORPUS --hash {sample_hash}`"
         )
-    answers: list[Answer] = []
+    answers = []
     for number, positions in selection.by_part(numbers):
         part = selection.parts[number]
         sources: Iterable[Source | None] = repeat(None)

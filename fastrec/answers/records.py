@@ -337,4 +337,4 @@ def records_by_scope(selection: Selection) -> list[int]:
     counts = np.zeros(len(selection.scopes), dtype=np.int64)
     for part in range(len(selection.parts)):
         counts += np.bincount(selection.members(part).scopes, minlength=len(counts))
-    return list(counts.tolist())
+    return counts.tolist()

@@ -40,6 +40,7 @@ from fastrec.judge.parse import decoded, parse, spell
 from fastrec.limits import current_limits
 from fastrec.parameters import AnyPath
 from fastrec.progress import Progress
+from fastrec.sorting.keys import scope_of
 from fastrec.sources.shard import shard_at
 from fastrec.summary.present_choice import no_match
 from fastrec.where import (
@@ -137,7 +138,7 @@ class Selection:
         """Select the records of the corpus that match some filters."""
         if not filters:
             return self
-        chosen: list[Array] = []
+        chosen = []
         tasks = []
         for number, part in enumerate(self.parts):
             matching = match_columns(self.columns(number), filters)
@@ -158,8 +159,8 @@ class Selection:
         if not groups:
             return self
         scopes = Values()  # as tuples of the scope and the code of each group
-        members: list[Members] = []
-        models: set[tuple[int, str]] = set()  # of each scope
+        members = []
+        models = set()  # of each scope
         for part, fields in self._fields(groups):
             positions, ungrouped = self.members(part)
             labels = [_labels(group, field) for group, field in zip(groups, fields, strict=True)]
@@ -219,7 +220,7 @@ class Selection:
 
     def count_numbers(self, group: GroupBy) -> Counter[Any]:
         """Count the numbers of the field of a group."""
-        counts: Counter[Any] = Counter()
+        counts = Counter[Any]()
         for _, (field,) in self._fields((group,)):
             records = np.bincount(field.codes, minlength=len(field.values))
             for values, count in zip(field.values, records.tolist(), strict=True):
@@ -315,7 +316,7 @@ class Selection:
         Scopes without records are left out, the others are in order.
         """
         used = {number for own in members for number in used_codes(own.scopes).tolist()}
-        kept = sorted(used, key=lambda number: _order(scopes[number]))
+        kept = sorted(used, key=lambda number: scope_of(*scopes[number]))
         selection = copy(self)
         selection.is_whole = False
         selection.scopes = [scopes[number] for number in kept]
@@ -326,7 +327,7 @@ class Selection:
 
     def _fields(self, groups: Groups) -> Iterator[tuple[int, list[Field]]]:
         """Yield each part with the values of the field of each group in its records that count."""
-        known: list[dict[GroupBy, Field]] = []
+        known = []
         tasks = []
         for number, part in enumerate(self.parts):
             positions = self.members(number).positions
@@ -372,15 +373,6 @@ class Selection:
         return set(zip(members.scopes[first].tolist(), models, strict=True))
 
 
-def _order(scope: ScopeName) -> tuple[bytes, bool, bytes]:
-    name, metric = scope
-    return (
-        name.encode(errors="surrogatepass"),
-        metric is not None,
-        (metric or "").encode(errors="surrogatepass"),
-    )
-
-
 class How(TypedDict, total=False):
     """How records are selected, besides filters and groups."""
 
@@ -423,7 +415,7 @@ def select_same_bins(
     matching = filter_selections(opened, filters)
     binned = []
     for group in groups:
-        counts: Counter[Any] = Counter()
+        counts = Counter[Any]()
         if group.bins:
             for selection in matching:
                 counts.update(selection.count_numbers(group))

@@ -178,7 +178,7 @@ def read_question(
     Raises:
         UsageError: There are more than `most` answers by one metric.
     """
-    shown: ShownQuestion | None = None
+    shown = None
     answers: dict[tuple[bytes, int], ShownAnswer] = {}
     repeats = Counter[tuple[bytes, str | None]]()
     for query in queries:

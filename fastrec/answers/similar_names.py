@@ -13,9 +13,9 @@ from itertools import combinations
 
 import msgspec
 
-from fastrec.answers.question_table import QuestionTable
+from fastrec.answers.codes import by_key
+from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.records import ANSWERS
-from fastrec.answers.table import Query
 from fastrec.answers.values import trials_of
 
 
@@ -47,9 +47,7 @@ def spelling(name: str) -> str:
 
 def similar_pairs(names: Iterable[str]) -> list[tuple[str, str]]:
     """All pairs of names that differ only in spelling, in the order of the names."""
-    groups: dict[str, list[str]] = {}
-    for name in names:
-        groups.setdefault(spelling(name), []).append(name)
+    groups = by_key((spelling(name), name) for name in names)
     return [pair for group in groups.values() for pair in combinations(group, 2)]
 
 
@@ -67,16 +65,15 @@ def compare_similar(index: QuestionTable, records: Mapping[str, int]) -> list[Si
     """Compare the answers of models with similar names, given the number of records of each."""
     names = sorted(records, key=lambda name: (-records[name], name))
     pairs = similar_pairs(names)
-    ranks = {name: rank for rank, name in enumerate(names)}
-    pairs.sort(key=lambda pair: [*map(ranks.__getitem__, pair)])
-    common: Counter[tuple[str, ...]] = Counter()
-    same: Counter[tuple[str, ...]] = Counter()
+    pairs.sort(key=lambda pair: [*map(names.index, pair)])
+    common = Counter[tuple[str, ...]]()
+    same = Counter[tuple[str, ...]]()
     for scope in index.scopes:
         inside = [pair for pair in pairs if {*pair} <= {*scope.models}]
         if not inside:
             continue
         models = tuple(sorted({name for pair in inside for name in pair}))
-        query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, models=models)
+        query = msgspec.structs.replace(query_of(scope), models=models)
         for by_model in trials_of(index, query).values():
             answers = {
                 model: [trial[:4] for trial in trials if trial.flag & ANSWERS]
@@ -87,7 +84,7 @@ def compare_similar(index: QuestionTable, records: Mapping[str, int]) -> list[Si
                 if mine and theirs:
                     common[pair] += 1
                     same[pair] += mine == theirs
-    similar: list[SimilarModels] = []
+    similar = []
     renamed: set[str] = set()
     for pair in pairs:
         name, other = pair

@@ -148,7 +148,7 @@ class Transcript(msgspec.Struct, kw_only=True):
 
 
 _TURNS = ("interactions", "messages")
-_KNOWN: dict[str, frozenset[str]] = {
+_KNOWN = {
     section: frozenset(names.split())
     for section, names in {
         "": "schema_version evaluation_id model_id evaluation_name evaluation_result_id sample_id "
@@ -178,9 +178,7 @@ def transcript_of(record: Any) -> Transcript:
     Results of tools are matched with their calls (`_match_results`).
     """
     record = decoded(record) if isinstance(record, bytes) else record
-    values: dict[str, Any] = (
-        msgspec.to_builtins(record) if isinstance(record, msgspec.Struct) else record
-    )
+    values = msgspec.to_builtins(record) if isinstance(record, msgspec.Struct) else record
     asked = values["input"]
     given = [turn for key in _TURNS for turn in values.get(key) or ()]
     turns = [_turn(turn, number) for number, turn in enumerate(given)]

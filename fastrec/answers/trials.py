@@ -69,13 +69,12 @@ def fingerprint(texts: Sequence[str]) -> int:
     return xxh3_64_intdigest(msgspec.json.encode(texts)[1:-1])
 
 
-def trial_of(fields: Mapping[str, Any]) -> TrialFields:
+def trial_of(fields: Mapping[str, Any], names: Sequence[str] = _ANSWER_FIELDS) -> TrialFields:
     """The fields of a record that say which of several answers it judges."""
     known = {**fields, **(fields.get("metadata") or {})}
-    return tuple([(name, str(known[name])) for name in _ANSWER_FIELDS if name in known])
+    return tuple([(name, str(known[name])) for name in names if name in known])
 
 
 def _order(fields: Mapping[str, Any]) -> tuple[bool, int, str]:
-    known = {**fields, **(fields.get("metadata") or {})}
-    text = next((str(known[name]) for name in TRIAL_FIELDS if name in known), "")
+    _, text = next(iter(trial_of(fields, TRIAL_FIELDS)), ("", ""))
     return (False, int(text), "") if text.isdecimal() and len(text) < 20 else (True, 0, text)

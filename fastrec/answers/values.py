@@ -6,7 +6,6 @@ at once; `judged_pairs` has the verdicts of two metrics on the same answers.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -122,7 +121,7 @@ def judged_pairs(index: QuestionTable, first: Query, second: Query) -> Iterator[
     are left out.
     """
     others = trials_of(index, second)
-    alone: dict[str, _Trials] = {}
+    alone = {}
     for name, trials in trials_of(index, first).items():
         if name in others:
             yield from _matched(name, trials, others.pop(name))
@@ -200,7 +199,7 @@ def _reduced(
     """Replace the means of a model by those of the values of its questions."""
     questions, accuracy, accuracy_error = mean_of(shares)
     _, score, score_error = mean_of(scores)
-    means: dict[str, Any] = {
+    means = {
         "accuracy": accuracy,
         "accuracy_standard_error": accuracy_error,
         "mean_score": score,

@@ -21,6 +21,7 @@ from fastrec.answers.codes import Array, count_of, is_there
 from fastrec.answers.records import ScopeRecords
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import Scope
+from fastrec.answers.trials import trial_of
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, make_filters
 from fastrec.judge.parse import decoded
@@ -123,7 +124,7 @@ def corrected(
     index, scopes = open_scopes(corpus, wanted, metrics=metrics, jobs=jobs, progress=progress)
     models: list[CorrectedModel] = []
     used: set[Any] = set()
-    unlabelled: list[Array] = []
+    unlabelled = []
     for scope, query in scopes:
         table = index.table(query)
         is_wanted = index.chosen(query) & table.is_answer
@@ -161,7 +162,7 @@ def _find_labelled(
         if labeller.change_of(_names_of(table, place))
     ]
     lines = table.selection.lines(table.number[places])
-    found: dict[int, float] = {}
+    found = {}
     for place, line in zip(places, lines, strict=True):
         record = decoded(line)
         if label := labeller.label_of(record):
@@ -254,7 +255,6 @@ def _write_lines(selection: Selection, numbers: Array, path: str, graded: set[An
 def _line_of(record: dict[str, Any], graded: set[Any]) -> dict[str, Any]:
     """A label without a verdict; of graded evaluations and metrics, without a score."""
     scope = record["evaluation_name"], record.get(METRIC)
-    known = {**record, **(record.get("metadata") or {})}
     asked = record["input"]
     return {
         "evaluation": scope[0],
@@ -262,9 +262,7 @@ def _line_of(record: dict[str, Any], graded: set[Any]) -> dict[str, Any]:
         "question": record["sample_hash"],
         "sample_id": record["sample_id"],
         "metric": scope[1],
-        "trial": {
-            name: str(known[name]) for name in ("evaluation_id", *TRIAL_FIELDS) if name in known
-        },
+        "trial": dict(trial_of(record, ("evaluation_id", *TRIAL_FIELDS))),
         "score" if scope in graded else "is_correct": None,
         "text": {
             "input": asked["raw"][:_LONGEST],

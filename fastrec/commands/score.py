@@ -15,6 +15,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import numpy as np
 import zstandard
 
 from fastrec.answers.codes import Array, distinct_of
+from fastrec.answers.question_table import results_by_name
 from fastrec.answers.selection import Selection, select
 from fastrec.corpus.reader import lines_of, open_columns, open_corpus
 from fastrec.corpus.scan import PartTask, run_on_parts
@@ -42,6 +44,7 @@ from fastrec.schemas.schema import JsonObject
 from fastrec.scoring.rules import Rule, Scorer, Verdict, read_rules, shipped_rule
 from fastrec.sorting.keys import METRIC
 from fastrec.storage import is_url
+from fastrec.summary.document import ModelName
 from fastrec.where import said, values_of
 
 _EXAMPLES = 3  # of each kind, evaluation and rule
@@ -230,7 +233,7 @@ def _read_references(path: AnyPath) -> References:
     """Read a file of references; UsageError if it cannot be read or understood."""
     name = os.fspath(path)
     decode = msgspec.json.Decoder(Reference).decode
-    references: References = {}
+    references = {}
     (text,) = GivenFile.at(name).texts
     for number, line in enumerate(text.split(b"\n"), start=1):
         if not line.strip():
@@ -285,19 +288,11 @@ def _check_name(rule: Rule, selection: Selection) -> None:
         )
 
 
-ModelName = tuple[str, str | None, str]  # evaluation, metric and model
-
-
 def _base_metrics(selection: Selection) -> set[ModelName]:
     """Of each evaluation and model, the metric with most records: evaluation, metric, model."""
-    results = [
-        (model.records, (scope.evaluation_name, scope.metric, model.model_id))
-        for scope in selection.summary.evaluations
-        for model in scope.by_model
-    ]
-    best: dict[tuple[str, str], ModelName] = {}
-    for _, name in sorted(results, key=lambda result: -result[0]):
-        best.setdefault((name[0], name[2]), name)
+    results = results_by_name(selection.summary.evaluations)
+    best_first = sorted(results, key=lambda name: -results[name].records)
+    best = {(name[0], name[2]): name for name in reversed(best_first)}  # the first is set last
     return set(best.values())
 
 
@@ -414,9 +409,7 @@ def _scored(task: _Task, scorer: Scorer, line: bytes, scores: _Scores) -> bytes:
 def _references_of(record: JsonObject, given: References) -> list[str] | None:
     """The references of a file for the question of a record, those of its evaluation first."""
     names = (str(record["sample_id"]), record["sample_hash"])
-    keys = [
-        (evaluation, name) for evaluation in (record["evaluation_name"], None) for name in names
-    ]
+    keys = product((record["evaluation_name"], None), names)
     return next((given[key] for key in keys if key in given), None)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from fastrec.answers.choosing import open_index
 from fastrec.answers.codes import count_of
 from fastrec.answers.counts import count_run
-from fastrec.answers.question_table import QuestionTable
+from fastrec.answers.question_table import QuestionTable, results_by_name
 from fastrec.answers.ranks import add_cluster_errors, add_ranks
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.values import reduce_repeats
@@ -177,15 +177,9 @@ def _add_series(
 ) -> None:
     """Add the accuracies of other K."""
     for repeats in series:
-        accuracies = {
-            (one.evaluation_name, one.metric, model.model_id): model.accuracy
-            for one in reduce_repeats(index, repeats)
-            for model in one.by_model
-        }
-        for one in evaluations:
-            for model in one.by_model:
-                key = (one.evaluation_name, one.metric, model.model_id)
-                model.series[str(repeats)] = accuracies[key]
+        reduced = results_by_name(reduce_repeats(index, repeats))
+        for name, model in results_by_name(evaluations).items():
+            model.series[str(repeats)] = reduced[name].accuracy
 
 
 def _add_tests(found: Stats, index: QuestionTable, *, common: bool = False, ranks: bool) -> None:

@@ -57,6 +57,7 @@ from fastrec.schemas.upgrade import upgrade_record, upgrade_value
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES, ReadStats
 from fastrec.sources.shard import Shard, Slice, TextEstimate, tasks_of, total_text
+from fastrec.summary.document import filled
 
 
 class UpgradeStep(msgspec.Struct):
@@ -345,8 +346,8 @@ def validate(
     )
     shards, notices = find_records(path_names(paths), files_from=files_from)
     total = _JudgedSlice()
-    counts: Counter[str] = Counter()
-    bad_shards: list[str] = []
+    counts = Counter[str]()
+    bad_shards = []
     progress = progress or Progress()
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrec-"))
@@ -397,8 +398,7 @@ def _upgrade_report(total: _JudgedSlice) -> UpgradeReport:
     newest = NEWEST_SCHEMA.name
     earlier = sum(count for name, count in total.versions.items() if name != newest)
     steps = [
-        UpgradeStep(group.code, group.message, group.count, group.locations)
-        for group in total.upgrades.in_order()
+        filled(UpgradeStep, group, meaning=group.message) for group in total.upgrades.in_order()
     ]
     return UpgradeReport(newest, earlier, steps)
 
@@ -435,7 +435,7 @@ def _judge_slices(
 
 def _validate_task(task: _SliceTask, reporter: Reporter | None = None) -> list[_JudgedSlice]:
     """Judge the slices of a task. Runs in a worker, or in this process, with a reporter."""
-    results: list[_JudgedSlice] = []
+    results = []
     for number, piece in enumerate(task.slices):
         found = _validate_slice(piece, task, f"{task.log}-{number}" if task.log else None, reporter)
         if reporter:
@@ -498,20 +498,19 @@ _by_line = itemgetter(0)
 
 def _findings_in(batch: Batch) -> list[_LocatedFinding]:
     """List the errors, warnings and repairs of a chunk by line."""
-    found: list[_LocatedFinding] = []
-    for invalid in batch.rejected:
-        found += [(invalid.line, finding, invalid.version) for finding in invalid.findings]
-    found += [(line, finding, None) for line, finding in batch.warnings]
-    for repaired in batch.repaired:
-        found += [(repaired.line, finding, None) for finding in repaired.findings]
+    found = [
+        *((one.line, error, one.version) for one in batch.rejected for error in one.findings),
+        *((line, warning, None) for line, warning in batch.warnings),
+        *((one.line, repair, None) for one in batch.repaired for repair in one.findings),
+    ]
     return sorted(found, key=_by_line)
 
 
 def _unlisted_in(batch: Batch) -> list[_LocatedFinding]:
     """Say how many errors of invalid lines are not listed, by code."""
-    found: list[_LocatedFinding] = []
-    for invalid in batch.rejected:
-        for code, count in invalid.unlisted.items():
-            more = Finding(code, "$", f"{count:,} more errors of this kind are not listed")
-            found.append((invalid.line, more, invalid.version))
-    return found
+    more = "{:,} more errors of this kind are not listed".format
+    return [
+        (invalid.line, Finding(code, "$", more(count)), invalid.version)
+        for invalid in batch.rejected
+        for code, count in invalid.unlisted.items()
+    ]

@@ -51,7 +51,7 @@ def _rounded(draws: Array) -> Array:
 def interval_ends(draws: Array) -> Array:
     """The ends of the 95 % intervals of all models; NaN are draws without an answer of a model."""
     if np.isnan(draws).any():
-        return np.asarray(np.nanquantile(draws, _ENDS, axis=0))
+        return np.nanquantile(draws, _ENDS, axis=0)
     # The same as np.quantile, which takes three times as long, and imports masked arrays.
     ordered = np.sort(draws, axis=0)
     ends = []

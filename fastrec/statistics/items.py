@@ -76,7 +76,7 @@ def discriminations(scores: Array) -> Array:
         )
         spread = np.sqrt((x**2).sum(axis=0) * (y**2).sum(axis=0))
         found = np.where(spread > 0, (x * y).sum(axis=0) / spread, np.nan)
-    return np.asarray(np.clip(found, -1.0, 1.0))
+    return np.clip(found, -1.0, 1.0)
 
 
 def wrong_key_p_values(scores: Array, seed: int = 0) -> Array:
@@ -129,7 +129,7 @@ def _correlation_p_values(correlations: Array, counts: Indices) -> Array:
     with np.errstate(divide="ignore"):
         t_squared = correlations**2 * degrees / (1 - correlations**2)
     tail = t_p_values(t_squared, degrees) / 2
-    return np.asarray(np.where(correlations < 0, tail, 1 - tail))
+    return np.where(correlations < 0, tail, 1 - tail)
 
 
 def _count_as_low(own: Array, others: Array, random: "np.random.Generator") -> int:

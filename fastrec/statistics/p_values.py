@@ -117,7 +117,7 @@ def incomplete_beta(x: Array, a: Array, b: Array) -> Array:
         if has_converged.all():
             break
     found = front * fraction / a
-    return np.asarray(np.where(mirrored, 1 - found, found))
+    return np.where(mirrored, 1 - found, found)
 
 
 def _lgamma(values: Array) -> Array:

@@ -105,7 +105,7 @@ def compare_series(
 
 def _pair_differences(pairs: Mapping[_Pair, int], *, graded: bool) -> Differences:
     """Add up the differences of pairs of values, each with how often it occurs."""
-    sizes: Counter[Fraction] = Counter()
+    sizes = Counter[Fraction]()
     for (old, new), number in pairs.items():
         if old is not None and new is not None:
             sizes[_exact(new, graded=graded) - _exact(old, graded=graded)] += number
@@ -116,7 +116,7 @@ def _cluster_differences(
     pairs: Iterable[_Pair], clusters: Iterable[int], *, graded: bool
 ) -> Differences:
     """The same for the sums of the differences of each cluster."""
-    sums: defaultdict[int, Fraction] = defaultdict(Fraction)
+    sums = defaultdict[int, Fraction](Fraction)
     for (old, new), cluster in zip(pairs, clusters, strict=True):
         if old is not None and new is not None:
             sums[cluster] += _exact(new, graded=graded) - _exact(old, graded=graded)

@@ -124,7 +124,7 @@ class _Sizes:
 
         Also if there are none: then the smallest one is infinite.
         """
-        return np.asarray(self._largest - self._smallest <= _SAME_SIZE * self._largest)
+        return self._largest - self._smallest <= _SAME_SIZE * self._largest
 
     def found(self) -> tuple[Array, Bools]:
         """The number of differences, and whether they are uniform."""
@@ -158,7 +158,7 @@ def pair_sums(blocks: Iterable[tuple[Array, Array]], models: int) -> PairSums:
     NaN is a question without an answer. All questions of a cluster are in one block, in a row.
     """
     clusters, firsts, squared, products = (np.zeros((models, models)) for _ in range(4))
-    sizes: _Sizes | None = None  # once there are values other than 0 and 1, or clusters
+    sizes = None  # once there are values other than 0 and 1, or clusters
     shift = None
     exponent = 0
     largest = 0.0

@@ -64,7 +64,7 @@ def match_trials(
             unpaired.append(one)
     left = [other for same in waiting.values() for other in same]
     pairs = [(one, other) for one in unpaired for other in left if _may_be_same(one, other)]
-    paired: set[int] = set()
+    paired = set()
     for one, other in sorted(pairs, key=lambda pair: pair[0].output != pair[1].output):
         if id(one) not in paired and id(other) not in paired:
             paired |= {id(one), id(other)}

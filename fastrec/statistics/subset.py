@@ -94,4 +94,4 @@ def _ranks(values: Array) -> Array:
     """Ranks from 1 on; equal values share the mean of theirs."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    return np.asarray((last - (counts - 1) / 2)[places])
+    return (last - (counts - 1) / 2)[places]

@@ -116,7 +116,7 @@ def _compare_models(
     graded = scopes_with("graded", corpora)
     other_scales = scopes_with("other_scale", corpora)
     models = []
-    tested: list[tuple[ModelDifference, Differences]] = []
+    tested = []
     names = sorted({*old.results, *new.results, *changes.numbers}, key=itemgetter(2))
     for name in sorted(names, key=lambda name: scope_order(name[:2])):
         counts = changes.numbers[name]
@@ -256,7 +256,7 @@ def _find_scopes(
 
     Return it with notices of patterns that match nothing.
     """
-    scopes: set[Scope] = set()
+    scopes = set()
     notices = []
     for pattern in patterns:
         matching = {scope for scope in scored if matches_one(pattern, names_of_scope(*scope))}

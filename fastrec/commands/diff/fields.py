@@ -76,9 +76,9 @@ class LineChange(NamedTuple):
 @collector_off()
 def compare_lines(task: LinesTask) -> tuple[list[LineChange], Counter[str]]:
     """Compare pairs of lines, and count in how many pairs each path differs. Runs in a worker."""
-    changes: list[LineChange] = []
-    fields: Counter[str] = Counter()
-    kinds: Counter[Kind] = Counter()
+    changes = []
+    fields = Counter[str]()
+    kinds = Counter[Kind]()
     most = current_limits().diff_fields
     with decoding(task.new[0].part):
         for is_lost, (before, after) in zip(task.lost.tolist(), _read_pairs(task), strict=True):

@@ -58,7 +58,7 @@ def _numbers_in(corpus: QuestionTable) -> dict[_Scope, dict[str, Any]]:
 
     If all of its scores are the same, they tell nothing: it gets an object that equals no other.
     """
-    numbers: defaultdict[_Scope, dict[str, Any]] = defaultdict(dict)
+    numbers = defaultdict[_Scope, dict[str, Any]](dict)
     for (evaluation, metric, model), found in corpus.results.items():
         if metric:
             means = found.questions, found.mean_score

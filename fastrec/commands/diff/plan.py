@@ -22,7 +22,7 @@ from itertools import pairwise, takewhile
 
 import numpy as np
 
-from fastrec.answers.codes import Array
+from fastrec.answers.codes import Array, by_key
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.selection import Selection
 from fastrec.commands.diff.compare import Scope
@@ -223,11 +223,10 @@ def notices_of(old: QuestionTable, new: QuestionTable) -> Iterator[str]:
 
 def _metrics_of(corpus: QuestionTable) -> dict[str, list[str]]:
     """The metrics of each evaluation, as they are shown."""
-    metrics: dict[str, list[str]] = {}
-    for one in corpus.scopes:
-        metric = "none" if one.metric is None else repr(one.metric)
-        metrics.setdefault(one.evaluation_name, []).append(metric)
-    return metrics
+    return by_key(
+        (one.evaluation_name, "none" if one.metric is None else repr(one.metric))
+        for one in corpus.scopes
+    )
 
 
 def position_fields(old: QuestionTable, new: QuestionTable, by: Sequence[str]) -> tuple[str, ...]:

@@ -90,8 +90,8 @@ def overlap(
     if by == "evaluations":
         queries = [query for _, query in choose_scopes(index.scopes, by_name, "all")]
         return Overlap(evaluations=find_shared(index, queries))
-    records: Counter[str] = Counter()
-    chosen: set[tuple[str, str]] = set()
+    records = Counter[str]()
+    chosen = set()
     for one in choose(index.evaluations, by_name, metrics=metrics):
         for model in one.by_model:
             records[model.model_id] += model.records

@@ -15,14 +15,14 @@ question, or has an id, or one of the texts at an id.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from fastrec.answers.codes import Array, Values, distinct_of, joint_codes, order_of
+from fastrec.answers.codes import Array, Values, by_key, distinct_of, joint_codes, order_of
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query, Scope
 from fastrec.judge.parse import parse, spell
@@ -103,38 +103,34 @@ class EvaluationJoins(msgspec.Struct, kw_only=True):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """All pairs of models: those of different groups first, then those of the same group."""
-        for pair in self.pairs:
-            first = self.groups[pair.first]
-            second = self.groups[pair.second]
-            for model in first.models:
-                for other in second.models:
-                    yield self._row(model, other, first, second, pair)
-        for group in self.groups:
-            same = PairJoins(
-                first=0,
-                second=0,
+        within = [
+            PairJoins(
+                first=at,
+                second=at,
                 common=group.questions,
                 same_metric=group.questions,
                 ids=group.ids,
             )
-            for model, other in combinations(group.models, 2):
-                yield self._row(model, other, group, group, same)
-
-    def _row(
-        self, model: str, other: str, first: QuestionGroup, second: QuestionGroup, pair: PairJoins
-    ) -> dict[str, Any]:
-        return {
-            "evaluation_name": self.evaluation_name,
-            "model_id": model,
-            "other_model_id": other,
-            "questions": first.questions,
-            "other_questions": second.questions,
-            "common": pair.common,
-            "same_metric": pair.same_metric,
-            "ids": pair.ids,
-            "apart": pair.apart,
-            **{reason: pair.reasons.get(reason, 0) for reason in REASONS},
-        }
+            for at, group in enumerate(self.groups)
+        ]
+        for pair in self.pairs + within:
+            first = self.groups[pair.first]
+            second = self.groups[pair.second]
+            models = product(first.models, second.models)
+            for model, other in combinations(first.models, 2) if first is second else models:
+                yield {
+                    "evaluation_name": self.evaluation_name,
+                    "model_id": model,
+                    "other_model_id": other,
+                    "questions": first.questions,
+                    "other_questions": second.questions,
+                    "common": pair.common,
+                    "same_metric": pair.same_metric,
+                    "ids": pair.ids,
+                    "apart": pair.apart,
+                    **dict.fromkeys(REASONS, 0),
+                    **pair.reasons,
+                }
 
 
 class Asked(NamedTuple):
@@ -163,9 +159,7 @@ _Scopes = Sequence[tuple[Scope, Query]]
 
 def find_joins(index: QuestionTable, scopes: _Scopes) -> list[EvaluationJoins]:
     """Find out which questions the chosen models have in common, for each evaluation."""
-    evaluations: dict[str, list[tuple[Scope, Query]]] = {}
-    for scope, query in scopes:
-        evaluations.setdefault(scope.evaluation_name, []).append((scope, query))
+    evaluations = by_key((pair[0].evaluation_name, pair) for pair in scopes)
     return [_find_joins(index, name, chosen) for name, chosen in evaluations.items()]
 
 
@@ -175,8 +169,8 @@ def _find_joins(index: QuestionTable, evaluation: str, scopes: _Scopes) -> Evalu
     split = {sample_hash for table in tables for sample_hash in table.split_hashes()}
     questions = Values()
     ids = Values()
-    by_metric: list[Asked] = []
-    numbers: list[Array] = []
+    by_metric = []
+    numbers = []
     for metric, table in enumerate(tables):
         model = table.columns_of(models)[table.model]
         sample_ids = table.sample_ids
@@ -287,11 +281,11 @@ def _groups(models: Sequence[str], asked: Asked) -> list[list[str]]:
     """Group models that have the same questions, ids and metrics, the largest group first."""
     questions = joint_codes(asked.question, asked.sample)
     metrics = joint_codes(asked.question, asked.metric)
-    groups: dict[tuple[bytes, bytes], list[str]] = {}
-    for code, model in enumerate(models):
-        own = asked.model == code
-        key = np.unique(questions[own]).tobytes(), np.unique(metrics[own]).tobytes()
-        groups.setdefault(key, []).append(model)
+    owns = (asked.model == code for code in range(len(models)))
+    keys = [
+        tuple(np.unique(codes[own]).tobytes() for codes in (questions, metrics)) for own in owns
+    ]
+    groups = by_key(zip(keys, models, strict=True))
     return sorted(map(sorted, groups.values()), key=lambda group: (-len(group), group))
 
 
@@ -341,7 +335,7 @@ class _Closeness:
         texts = [
             np.unique(column, return_inverse=True)[1][several.question] for column in digests.T
         ]
-        keys: list[list[Array]] = [[], [several.question]]
+        keys = [[], [several.question]]
         keys += [[texts[column] for column in columns] for columns in _AGREEMENTS]
         self._levels = [_Sharing(groups, several.model, several.sample, *some) for some in keys]
 
