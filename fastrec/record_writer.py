@@ -122,7 +122,7 @@ class Writer:
             score = 0.0 if score is None else score
             # the schema wants an output
             output = () if output is None and messages is None else output
-        evaluation: dict[str, Any] = {"score": float(score) if isinstance(score, bool) else score}
+        evaluation = {"score": float(score) if isinstance(score, bool) else score}
         evaluation["is_correct"] = score == 1 if is_correct is None else is_correct
         kind = "single_turn"
         turns = None

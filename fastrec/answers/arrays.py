@@ -89,7 +89,7 @@ def read_columns(
     number = np.concatenate([nothing, *(selection.numbers(part) for part in wanted_parts)])
     wanted = list(dict.fromkeys(names)) or [*COLUMNS, *_metadata_columns(selection, number)]
     columns: dict[str, Array | CodedColumn] = {}
-    exact: dict[str, dict[int, int]] = {}
+    exact = {}
     for name in wanted:
         if name in CODES or name.startswith(METADATA):
             columns[name] = _coded(selection, name, number)

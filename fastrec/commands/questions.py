@@ -24,7 +24,6 @@ from fastrec.answers.table import (
     Question,
     Scope,
     Sort,
-    Which,
 )
 from fastrec.errors import UsageError, check_choice
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
@@ -126,7 +125,7 @@ def questions(
     flags = as_tuple("flag", flag)
     for name in flags:
         check_choice("flag", name, FLAGS)
-    which: Which = "all-right" if "all" in right else "all-wrong" if "all" in wrong else "all"
+    which = "all-right" if "all" in right else "all-wrong" if "all" in wrong else "all"
     chosen = make_filters(**filters)
     index, scopes = open_scopes(
         corpus,

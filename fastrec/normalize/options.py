@@ -399,7 +399,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
     @property
     def recorded(self) -> dict[str, object]:
         """The options that the manifest records."""
-        recorded: dict[str, object] = {}
+        recorded = {}
         for name, key in RECORDED.items():
             value = getattr(self, name)
             if OPTIONS[name].recorded == "if given" and value == DEFAULTS[name]:

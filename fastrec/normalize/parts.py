@@ -267,7 +267,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         """The numbers of all parts in groups which have no evaluation in common."""
         field = self._context.sort_fields[0]
         groups: list[list[int]] = []
-        last: bytes | None = None
+        last = None
         for number, part in parts.items():
             first = end = None
             # Which evaluations records have that were left out is not known.

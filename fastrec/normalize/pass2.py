@@ -677,7 +677,7 @@ class _Keeper(_Step):
         )
         written = FileDigest(part.index, *write_blocks(part.index, [index], compressed=True))
         files = [*part.files, written, write_borders(part.borders, self._borders.borders)]
-        excluded: Run | None = None
+        excluded = None
         if self._excluded:
             path = f"{part.statistics_prefix}-excluded"
             _, others = self._excluded

@@ -48,7 +48,7 @@ def widen(
 
     `hints` has the types of keys of this object that may not have every value.
     """
-    fields: list[tuple[str, Any, Any]] = []
+    fields = []
     for field in msgspec.structs.fields(struct):
 
         def replace(hint: Any, path: str = f"{path}.{field.name}".lstrip(".")) -> Any:

@@ -167,7 +167,7 @@ class SharedObject(msgspec.Struct):
 
         Tell the reasons apart for which a request is refused.
         """
-        refusal: type[Exception] | None = None
+        refusal = None
         with self._client.asking(self._path) as named:
             try:
                 yield named

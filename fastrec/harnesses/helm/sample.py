@@ -497,7 +497,7 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Samples:
         partial(key_of_request, path), _read(path, log_slice.requests, _decode_requests)
     )
     method = run.metadata.get(METHOD, "")
-    by_kind: defaultdict[tuple[Any, ...], list[Sample | str]] = defaultdict(list)
+    by_kind = defaultdict(list)
     found = []
     for key, its_requests in requests.items():
         scores = _scores_of(

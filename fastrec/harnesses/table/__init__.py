@@ -113,7 +113,7 @@ def _shared_metadata(log: Log, beside: JsonObject) -> Texts:
     """The metadata of all rows of a file; values beside the rows are cut if they are long."""
     columns = log.columns
     name_of = _namer(columns, ())
-    values: list[tuple[str, Any]] = list(log.in_path.items())
+    values = list(log.in_path.items())
     for item in beside.items():
         values += [leaf for leaf in leaves(*item) if leaf[0] not in columns.named]
     metadata = {"question_by": "id"} if columns.by_id else {}
