@@ -178,7 +178,7 @@ def parameter(name: str, about: Any) -> _Decorator:
 
 
 # Types of values, by the names that stand for them; others are text.
-_TYPES: dict[str, click.ParamType | None] = {  # type: ignore[type-arg,unused-ignore]
+_TYPES = {  # type: ignore[type-arg,unused-ignore]
     "N": Count(min=1),
     "FILE": click.Path(),
     "DIR": click.Path(),

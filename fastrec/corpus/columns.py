@@ -64,7 +64,7 @@ class Column(NamedTuple):
 
 
 # All columns but those of metadata, in the order of the file.
-COLUMNS: dict[str, Column] = {
+COLUMNS = {
     "evaluation": Column("u4", "`evaluation_name`", is_coded=True),
     "metric": Column("u4", "`evaluation_result_id`; null if it has none", is_coded=True),
     "model": Column("u4", "`model_id`", is_coded=True),

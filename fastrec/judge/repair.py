@@ -167,7 +167,7 @@ def _boolean_from_number(value: Any, place: Place) -> Any:
 
 # Repairs of a whole record; they return where and what they changed, or None if they do not
 # fit.
-RECORD_REPAIRS: dict[str, Callable[[JsonObject, Schema], tuple[str, str] | None]] = {
+RECORD_REPAIRS = {
     "repair.output_and_turns": _output_and_turns,
     "repair.nan_score": _nan_score,
 }

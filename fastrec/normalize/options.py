@@ -568,7 +568,7 @@ RECORDED = {
     for name, key in zip(Options.__struct_fields__, Options.__struct_encode_fields__, strict=True)
     if OPTIONS[name].decides is not Decides.NEITHER and OPTIONS[name].recorded != "elsewhere"
 }
-DEFAULTS: dict[str, Any] = {field.name: field.default for field in msgspec.structs.fields(Options)}
+DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Options)}
 
 
 def _spelled(value: Any, about: About) -> str:

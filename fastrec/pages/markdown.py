@@ -87,7 +87,7 @@ def _span(found: re.Match[str]) -> str:
     return f"<{name}>{mark}{multiline(found['inside'])}{mark}</{name}>"
 
 
-_ELEMENTS: dict[str, Callable[[re.Match[str]], str]] = {
+_ELEMENTS = {
     "fenced": _fenced,
     # The second row is the rule, which the style hides.
     "table": lambda found: f"<table>{''.join(map(_row, _LINE.findall(found[0])))}</table>",

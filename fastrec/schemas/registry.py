@@ -125,9 +125,7 @@ def _has_new_nulls(record: JsonObject) -> bool:
 
 
 # Every version by name, the oldest first.
-SCHEMAS: dict[str, Schema] = {
-    schema.name: schema for schema in (V0_2_0, V0_2_0_RELEASED, V0_2_1, V0_3_0)
-}
+SCHEMAS = {schema.name: schema for schema in (V0_2_0, V0_2_0_RELEASED, V0_2_1, V0_3_0)}
 
 # The version of a corpus if all of its records are of this version, and none names a metric.
 #
@@ -137,10 +135,10 @@ DEFAULT_SCHEMA = V0_2_0
 NEWEST_SCHEMA = V0_3_0  # the version of a corpus otherwise: all records are upgraded to it
 
 # The versions that a corpus can have, by name.
-TARGETS: dict[str, Schema] = {schema.name: schema for schema in (DEFAULT_SCHEMA, NEWEST_SCHEMA)}
+TARGETS = {schema.name: schema for schema in (DEFAULT_SCHEMA, NEWEST_SCHEMA)}
 
 # The same by what manifests say.
-CORPUS_LABELS: dict[str, Schema] = {schema.label: schema for schema in TARGETS.values()}
+CORPUS_LABELS = {schema.label: schema for schema in TARGETS.values()}
 
 
 AnyRecord = Record | ReleasedRecord | Record021 | Record030

@@ -38,7 +38,7 @@ def _fraction(text: str) -> str:
     return _SHORT_FRACTION.sub(r"\1/\2", text)
 
 
-CLEANERS: dict[str, Cleaner] = {
+CLEANERS = {
     "case": str.casefold,
     "punctuation": lambda text: text.translate(_PUNCTUATION),
     "articles": lambda text: _ARTICLE.sub(" ", text),
@@ -120,7 +120,7 @@ def comparison_of(name: str, tolerance: float) -> Compare:
     return COMPARISONS[name]
 
 
-COMPARISONS: dict[str, Compare] = {
+COMPARISONS = {
     "equal": lambda value, reference, _choices: value == reference,
     "contains": lambda value, reference, _choices: bool(reference) and reference in value,
     "choice": _same_choice,

@@ -27,7 +27,7 @@ _LEVEL = 1
 _READ_BYTES = 256 << 10  # bytes of a file of blocks read at a time
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode: Callable[[bytes | memoryview], Any] = msgspec.msgpack.Decoder().decode
+_decode = msgspec.msgpack.Decoder().decode
 
 
 class ViewsWriter(NewFile):

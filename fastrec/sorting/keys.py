@@ -107,7 +107,7 @@ def _metric(value: str | UnsetType) -> bytes:
     return b"\0" if isinstance(value, UnsetType) else _HAS_METRIC + _string(value)
 
 
-_ENCODERS: dict[str, Callable[[Any], bytes]] = {
+_ENCODERS = {
     "sample_id": encode_sample_id,
     METRIC: _metric,
 }

@@ -188,7 +188,7 @@ def _version_in(answer: Any) -> str | None:
 
 
 # By the class of an error, or by the status or the code of an answer.
-_REFUSALS: dict[object, type[Exception]] = {
+_REFUSALS = {
     FileExistsError: ChangedError,
     NotImplementedError: _UnsupportedError,
     _UnsupportedError: _UnsupportedError,

@@ -281,7 +281,7 @@ def _text(value: Raw) -> str:
 
 
 # Columns that are read from all lines, and how.
-_TEXTS: dict[str, Callable[[Any], Any]] = {
+_TEXTS = {
     "input": lambda line: line.input.raw,
     "reference": _reference,
     "output": _said,

@@ -268,7 +268,7 @@ def _choose(rng: Rng, facts: Facts) -> None:
 # wrong answer has one mistake: a slip in one step, the wrong operation, the last step forgotten, or
 # a unit that was not converted. Later steps go on from the wrong value, so the cause is visible.
 
-_OPERATIONS: Mapping[str, Callable[[float, float], float]] = {
+_OPERATIONS = {
     "+": add,
     "−": sub,
     "×": mul,
