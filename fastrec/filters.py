@@ -78,7 +78,7 @@ def field_names(name: str, values: Strings) -> Patterns:
     return tuple(dict.fromkeys(filter(None, names)))
 
 
-class Filters(msgspec.Struct, frozen=True, kw_only=True):
+class Filters(msgspec.Struct, frozen=True):
     """The values of the filters that `FilterArguments` lists. An empty one matches every record."""
 
     evaluation: Patterns = ()

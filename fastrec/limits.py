@@ -12,7 +12,7 @@ from contextvars import ContextVar
 import msgspec
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class Limits(msgspec.Struct, frozen=True):
     """The limits of a run. None of them changes the records of a corpus."""
 
     # Reading and judging

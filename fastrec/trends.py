@@ -51,7 +51,7 @@ from fastrec.where import empty_group, largest_groups
 from fastrec.wording import metrics_of, title_of, value_text
 
 
-class TrendCorpus(msgspec.Struct, kw_only=True):
+class TrendCorpus(msgspec.Struct):
     """One of the corpora, such as that of a night."""
 
     #: The name of its directory, or its path if another has that name.
@@ -70,7 +70,7 @@ class TrendCorpus(msgspec.Struct, kw_only=True):
     disappeared: list[str]
 
 
-class Point(msgspec.Struct, kw_only=True):
+class Point(msgspec.Struct):
     """One model on one evaluation and metric in one corpus."""
 
     #: The name of the corpus.
@@ -85,7 +85,7 @@ class Point(msgspec.Struct, kw_only=True):
     value: float | None
 
 
-class Change(msgspec.Struct, kw_only=True):
+class Change(msgspec.Struct):
     """A model in two corpora, compared on the questions that it answered in both."""
 
     #: The last corpus before `after` in which the model has answers.
@@ -122,7 +122,7 @@ class Change(msgspec.Struct, kw_only=True):
         return f"{self.p_adjusted:.2g}" if self.p_adjusted else "<1e-300"
 
 
-class ModelTrend(msgspec.Struct, kw_only=True):
+class ModelTrend(msgspec.Struct):
     """One model on one evaluation and metric."""
 
     model_id: str
@@ -132,7 +132,7 @@ class ModelTrend(msgspec.Struct, kw_only=True):
     changes: list[Change]
 
 
-class EvaluationTrend(ScopeNames, kw_only=True):
+class EvaluationTrend(ScopeNames):
     """One metric of an evaluation, or an evaluation without metrics."""
 
     #: Metrics that the evaluation has in any corpus, chosen or not.
@@ -164,7 +164,7 @@ class EvaluationTrend(ScopeNames, kw_only=True):
 _CHANGES = [name for name in Change.__struct_fields__ if name not in ("after", "significant")]
 
 
-class Trend(Tabular, kw_only=True):
+class Trend(Tabular):
     """How models changed over several corpora."""
 
     #: A change is significant if its adjusted p-value is below this.

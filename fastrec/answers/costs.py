@@ -30,7 +30,7 @@ from fastrec.toml_file import read_toml
 from fastrec.wording import cost_text
 
 
-class ModelCost(msgspec.Struct, kw_only=True):
+class ModelCost(msgspec.Struct):
     """What the answers of a model to an evaluation cost."""
 
     #: The evaluation.

@@ -67,7 +67,7 @@ class Item(msgspec.Struct, kw_only=True):
     agreed_by: int = 0
 
 
-class Subset(msgspec.Struct, kw_only=True):
+class Subset(msgspec.Struct):
     """Questions that stand for all of them."""
 
     #: Hashes, in the order of the corpus.

@@ -66,7 +66,7 @@ class Estimate(msgspec.Struct):
     high: float
 
 
-class BoardEvaluation(ScopeNames, kw_only=True):
+class BoardEvaluation(ScopeNames):
     """A column: an evaluation with its primary metric."""
 
     metrics: int  # Metrics that the evaluation has and that judge answers.
@@ -97,7 +97,7 @@ class BoardCell(Estimate, kw_only=True):
         return heat_class(self.value)
 
 
-class BoardModel(msgspec.Struct, kw_only=True):
+class BoardModel(msgspec.Struct):
     """A row: a model. What is compared is compared within its group."""
 
     model_id: str
@@ -120,7 +120,7 @@ class BoardModel(msgspec.Struct, kw_only=True):
     rank_worst: int | None = None  # Its worst rank.
 
 
-class Leaderboard(Tabular, kw_only=True):
+class Leaderboard(Tabular):
     """All models on the primary metrics of several evaluations."""
 
     evaluations: list[BoardEvaluation]  # The columns, by name.

@@ -41,7 +41,7 @@ def tell_apart(trials: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     return [dict(item for item in trial.items() if item not in common) for trial in trials]
 
 
-class Tally(msgspec.Struct, kw_only=True):
+class Tally(msgspec.Struct):
     """What the chosen models made of a question, by one metric."""
 
     #: The `evaluation_result_id`; null for records without one.
@@ -85,7 +85,7 @@ def tally_facts(tally: Tally | Question, *, graded: bool) -> list[str]:
     return facts
 
 
-class Verdict(msgspec.Struct, kw_only=True):
+class Verdict(msgspec.Struct):
     """How an answer was judged by one metric."""
 
     #: The `evaluation_result_id`; null for records without one.
@@ -137,7 +137,7 @@ class ShownAnswer(msgspec.Struct, kw_only=True):
     turns: list[Turn]
 
 
-class ShownQuestion(msgspec.Struct, kw_only=True):
+class ShownQuestion(msgspec.Struct):
     """A question of an evaluation, with its answers."""
 
     #: The evaluation.

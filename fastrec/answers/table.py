@@ -60,7 +60,7 @@ PLACES: tuple[Place, ...] = get_args(Place)
 Names = tuple[str, ...]
 
 
-class Scope(msgspec.Struct, frozen=True, kw_only=True):
+class Scope(msgspec.Struct, frozen=True):
     """An evaluation with one of its metrics."""
 
     evaluation_name: str
@@ -76,7 +76,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     primary: bool = False
 
 
-class Query(msgspec.Struct, frozen=True, kw_only=True):
+class Query(msgspec.Struct, frozen=True):
     """Which questions of a scope to list, and which models count."""
 
     evaluation_name: str
@@ -140,7 +140,7 @@ class Question(msgspec.Struct, kw_only=True, gc=False):
     flags: list[str] | None = None
 
 
-class QuestionRow(Question, kw_only=True, gc=False):
+class QuestionRow(Question, kw_only=True):
     """A question of a scope; its `prefix` is empty."""
 
     number: int  # its position among the questions of the scope
@@ -153,7 +153,7 @@ class QuestionRow(Question, kw_only=True, gc=False):
     metadata: dict[str, str]  # short values of its first record
 
 
-class PhraseModel(msgspec.Struct, kw_only=True):
+class PhraseModel(msgspec.Struct):
     """How many answers of a model have a text."""
 
     #: The model.

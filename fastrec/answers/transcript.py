@@ -65,7 +65,7 @@ def _is_failed_status(status: object) -> bool:
     return isinstance(status, int) and 400 <= status < 600
 
 
-class Call(msgspec.Struct, kw_only=True):
+class Call(msgspec.Struct):
     """A call of a tool, with what it returned."""
 
     #: The id that its result refers to.
@@ -88,7 +88,7 @@ class Call(msgspec.Struct, kw_only=True):
         return ", ".join(f"{name}: {value}" for name, value in self.arguments.items())
 
 
-class Turn(msgspec.Struct, kw_only=True):
+class Turn(msgspec.Struct):
     """One turn of a conversation."""
 
     #: The `turn_idx`; for outputs of a single turn, the position.
@@ -111,7 +111,7 @@ class Turn(msgspec.Struct, kw_only=True):
     other: dict[str, str] = {}
 
 
-class Transcript(msgspec.Struct, kw_only=True):
+class Transcript(msgspec.Struct):
     """A conversation, and what it was judged by."""
 
     question: str  # the `input.raw`

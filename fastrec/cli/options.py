@@ -158,8 +158,9 @@ def parameter_tables(module: str) -> dict[str, dict[str, Any]]:
 def parameter(name: str, about: Any) -> _Decorator:
     """Make a parameter from its entry in the table of a command."""
     if about in ("shared", "required"):
-        needed = {"required": True} if about == "required" else {}
-        about = parameter_tables("shared")[name] | needed
+        about = parameter_tables("shared")[name] | (
+            {"required": True} if about == "required" else {}
+        )
         name = about.pop("usage")
     if name == "format":
         formats = parameter_tables("headings")["formats"]

@@ -141,7 +141,7 @@ def _with_known_fields(
         yield from blocks
 
 
-class _CatTask(PartTask, frozen=True, kw_only=True):
+class _CatTask(PartTask, frozen=True):
     filters: Filters
     limit: int | None  # no more lines than this are needed
     with_sources: bool

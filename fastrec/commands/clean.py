@@ -41,7 +41,7 @@ class RemovedWork(msgspec.Struct):
     bytes: int
 
 
-class Cleaned(Tabular, kw_only=True):
+class Cleaned(Tabular):
     """What `clean` removed."""
 
     #: Path of the output.

@@ -39,7 +39,7 @@ _Candidate = tuple[float, float, int, str, dict[str, Any]]
 _Values = Mapping[str, Sequence[Value]]  # by question, the values of both models
 
 
-class Example(msgspec.Struct, kw_only=True):
+class Example(msgspec.Struct):
     """A question on which the two models differ."""
 
     #: The value of A: the share of right answers, or the mean score.
@@ -124,7 +124,7 @@ class Disputed(msgspec.Struct):
     right_by: str
 
 
-class Agreement(msgspec.Struct, kw_only=True):
+class Agreement(msgspec.Struct):
     """Two metrics (graders) on the same answers of an evaluation."""
 
     #: The evaluation.

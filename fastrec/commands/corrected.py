@@ -39,7 +39,7 @@ _LONGEST = 2_000  # characters of a text in a line to fill in
 _ORIGINAL = {"original_score", "original_is_correct"}
 
 
-class CorrectedModel(ScopeNames, kw_only=True):
+class CorrectedModel(ScopeNames):
     """The score of a model by the grader, and as people would judge."""
 
     #: The model.
@@ -63,7 +63,7 @@ class CorrectedModel(ScopeNames, kw_only=True):
     to_halve: int | None
 
 
-class Corrections(Tabular, kw_only=True):
+class Corrections(Tabular):
     """Scores of models, corrected by labels."""
 
     #: By evaluation, metric and model.

@@ -19,7 +19,7 @@ from fastrec.statistics.items import FEWEST_MODELS
 from fastrec.summary.document import scope_rows
 
 
-class Items(Tabular, kw_only=True):
+class Items(Tabular):
     """What scores say about the questions of a corpus."""
 
     #: By evaluation and metric.

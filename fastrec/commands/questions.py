@@ -36,7 +36,7 @@ from fastrec.summary.present_choice import check_patterns
 _SHORTEST = 8  # characters of a hash
 
 
-class EvaluationQuestions(ScopeNames, kw_only=True):
+class EvaluationQuestions(ScopeNames):
     """Questions of an evaluation and metric."""
 
     #: Whether the metric has scores other than 0 and 1.

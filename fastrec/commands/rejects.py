@@ -45,7 +45,7 @@ class RejectGroup(FindingGroup):
 _MOST_FURTHER = 9  # with the first error, a line has ten
 
 
-class Rejects(Tabular, kw_only=True):
+class Rejects(Tabular):
     """Rejected lines, grouped by the first error of each line."""
 
     #: Rejected lines with the chosen codes.

@@ -103,7 +103,7 @@ class ScoreExample(msgspec.Struct):
     references: list[str]
 
 
-class Scored(Tabular, kw_only=True):
+class Scored(Tabular):
     """What rules made of the answers of a corpus."""
 
     #: The new corpus; null with `--dry-run`.
@@ -310,7 +310,7 @@ def _has_base(selection: Selection, part: int, bases: set[ModelName]) -> Array:
     return np.array(is_base, dtype=np.bool_)[place]
 
 
-class _Task(PartTask, frozen=True, kw_only=True):
+class _Task(PartTask, frozen=True):
     rules: list[Rule]
     masks: list[Array]  # of each rule: which records it scores
     references: References

@@ -420,6 +420,7 @@ class _MetadataColumns(msgspec.Struct):
         )
 
 
+_decompress = zstandard.decompress
 _encode = msgspec.json.Encoder().encode
 _decode_tail = msgspec.json.Decoder(_Tail).decode
 _decode_header = msgspec.json.Decoder(Header).decode
@@ -545,7 +546,3 @@ class PartColumns:
 
     def _damaged(self, reason: str) -> CorpusError:
         return CorpusError(self._path, f"is damaged: {reason}. Normalize again")
-
-
-def _decompress(data: bytes) -> bytes:
-    return zstandard.decompress(data)

@@ -28,7 +28,7 @@ def indented_json(document: object) -> bytes:
 _MOST_SKIPPED = 20  # listed in a message
 
 
-class KeyEntry(msgspec.Struct, kw_only=True, frozen=True):
+class KeyEntry(msgspec.Struct, frozen=True):
     """The fields that a record is sorted by."""
 
     evaluation_name: str
@@ -40,7 +40,7 @@ class KeyEntry(msgspec.Struct, kw_only=True, frozen=True):
     evaluation_result_id: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class SideFileEntry(msgspec.Struct, kw_only=True):
+class SideFileEntry(msgspec.Struct):
     """A file beside a part."""
 
     #: Name in the corpus.
@@ -51,7 +51,7 @@ class SideFileEntry(msgspec.Struct, kw_only=True):
     sha256: str
 
 
-class PartEntry(msgspec.Struct, kw_only=True):
+class PartEntry(msgspec.Struct):
     """A part of the corpus."""
 
     #: Name in the corpus.
@@ -76,7 +76,7 @@ class PartEntry(msgspec.Struct, kw_only=True):
     sources: SideFileEntry | msgspec.UnsetType = msgspec.UNSET
 
 
-class RejectsEntry(msgspec.Struct, kw_only=True):
+class RejectsEntry(msgspec.Struct):
     """The rejects file."""
 
     #: Name in the corpus.
@@ -89,7 +89,7 @@ class RejectsEntry(msgspec.Struct, kw_only=True):
     sha256: str
 
 
-class InputEntry(msgspec.Struct, kw_only=True):
+class InputEntry(msgspec.Struct):
     """A shard that was read, and its line counts.
 
     Of exact duplicates, the first in the order of inputs is kept.

@@ -215,7 +215,7 @@ def in_groups(items: Iterable[_T], size_of: Callable[[_T], int], most: int) -> I
         yield group
 
 
-class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+class RunInfo(msgspec.Struct, frozen=True):
     """What all records of a log have in common."""
 
     task: str  # becomes `evaluation_name`
@@ -262,7 +262,7 @@ def pass_at_k(metric: str, stated: Any, prefix: str = "") -> list[Aggregate]:
     return figures
 
 
-class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
+class LogPlan(msgspec.Struct, frozen=True):
     run: RunInfo
     # What `samples` gets: small, picklable, and about 16 MB of text each. They depend on the log
     # only. By default, the log is read as a whole.
@@ -308,7 +308,7 @@ class Score(msgspec.Struct, gc=False):
     fields: JsonObject = {}  # metadata of the score in the log, as `Sample.fields`
 
 
-class Sample(msgspec.Struct, kw_only=True, gc=False):
+class Sample(msgspec.Struct, gc=False):
     """One sample of a log: what was asked, what the model did, and its scores."""
 
     sample_id: OptionalText  # None: the first digits of its hash

@@ -32,7 +32,7 @@ NO_METRIC = None | bool | int | float
 _NO_VALUE = Annotated[int, msgspec.Meta(ge=1, le=0)]
 
 
-class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
+class JudgeSettings(msgspec.Struct, frozen=True):
     """The settings of a judge; versions are given by name."""
 
     # The version to judge by; `auto` is the version of each record, told by its shape.

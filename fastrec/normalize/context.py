@@ -15,7 +15,7 @@ from fastrec.schemas.schema import Schema
 from fastrec.storage import is_url
 
 
-class RunContext(msgspec.Struct, frozen=True, kw_only=True):
+class RunContext(msgspec.Struct, frozen=True):
     options: Options
     target: Schema
     output: Output

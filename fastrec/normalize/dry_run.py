@@ -32,7 +32,7 @@ from fastrec.sources.shard import Shard, gather_tasks, total_text
 from fastrec.storage import join, without_file_protocol
 
 
-class Plan(msgspec.Struct, kw_only=True):
+class Plan(msgspec.Struct):
     """What a run would do, without doing it."""
 
     #: Files that would be in the corpus.
@@ -55,7 +55,7 @@ class Plan(msgspec.Struct, kw_only=True):
     incremental: PlannedReuse | None = None
 
 
-class PlannedReuse(msgspec.Struct, kw_only=True):
+class PlannedReuse(msgspec.Struct):
     """What an incremental run would reuse."""
 
     #: Files as the last run read them, not read again.

@@ -54,11 +54,11 @@ class KeptShard(msgspec.Struct, frozen=True, array_like=True):
     ranges: tuple[tuple[int, int, str], ...] = ()
 
 
-class KeptFile(FileDigest, frozen=True, array_like=True):
+class KeptFile(FileDigest, frozen=True):
     signature: str  # size, modification time and inode, or ETag
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class Kept(msgspec.Struct, frozen=True):
     settings: Settings
     shards: list[KeptShard]
     tasks: list[SortResult]  # without runs; the shards of their pieces are positions in `shards`
@@ -309,7 +309,7 @@ def positions_in(cuts: Sequence[bytes], low: Bound, high: Bound) -> tuple[int, i
     return first, len(cuts) if high is None else bisect_left(cuts, high)
 
 
-class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class Base(msgspec.Struct, frozen=True, dict=True):
     """What an incremental run builds on: the corpus of the last run.
 
     Empty if there is no kept work.

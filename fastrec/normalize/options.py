@@ -166,7 +166,7 @@ class LineSettings(msgspec.Struct, frozen=True):
         return shard.read(chunk_bytes=chunk_bytes, stats=stats, **limits | more)
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm": "hash"}):
+class Options(msgspec.Struct, frozen=True, rename={"hash_algorithm": "hash"}):
     """How to normalize. Each field says what it decides.
 
     The names of fields in a manifest are those of the encoded form: `hash` is the algorithm.

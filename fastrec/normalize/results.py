@@ -64,7 +64,7 @@ class Piece(msgspec.Struct, frozen=True):
         return self.shard, self.offset + self.slice.start
 
 
-class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
+class PieceCounts(msgspec.Struct, frozen=True):
     """Line counts of a piece. Duplicates are counted in pass 2."""
 
     piece: Piece
@@ -122,7 +122,7 @@ class MergedRun(msgspec.Struct, frozen=True, tag="merge"):
     regions: str  # hash of the regions that its bounds belong to; empty if it has no bounds
 
 
-class PartSources(FileDigest, frozen=True, array_like=True):
+class PartSources(FileDigest, frozen=True):
     """The file of the sources of a part, with its SHA-256."""
 
     names: str  # fingerprint of the names and the order of the pieces of input of the part

@@ -59,7 +59,7 @@ from fastrec.summary.document import Summary, filled
 Result = TypeVar("Result")
 
 
-class NormalizeResult(msgspec.Struct, kw_only=True):
+class NormalizeResult(msgspec.Struct):
     """The result of a run."""
 
     #: Path of the corpus, or of the refused one.

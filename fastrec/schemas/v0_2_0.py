@@ -32,18 +32,18 @@ class Input(Base, kw_only=True):
     choices: list[str] | UnsetType = UNSET
 
 
-class Output(Base, kw_only=True):
+class Output(Base):
     raw: str
     reasoning_trace: Nullable[str] = UNSET
 
 
-class ToolCall(Base, kw_only=True):
+class ToolCall(Base):
     id: str
     name: str
     arguments: dict[str, Free] | UnsetType = UNSET
 
 
-class Interaction(Base, kw_only=True):
+class Interaction(Base):
     turn_idx: Count
     role: str
     content: Nullable[str] = UNSET
@@ -52,7 +52,7 @@ class Interaction(Base, kw_only=True):
     tool_call_id: str | list[str] | UnsetType = UNSET
 
 
-class AnswerAttribution(Base, kw_only=True):
+class AnswerAttribution(Base):
     """Where an answer was found and how it was extracted."""
 
     turn_idx: Count
@@ -62,14 +62,14 @@ class AnswerAttribution(Base, kw_only=True):
     is_terminal: bool
 
 
-class Evaluation(Base, kw_only=True):
+class Evaluation(Base):
     score: int | float | bool
     is_correct: bool
     num_turns: PositiveCount | UnsetType = UNSET
     tool_calls_count: Count | UnsetType = UNSET
 
 
-class TokenUsage(Base, kw_only=True):
+class TokenUsage(Base):
     input_tokens: Count
     output_tokens: Count
     total_tokens: Count
@@ -78,7 +78,7 @@ class TokenUsage(Base, kw_only=True):
     reasoning_tokens: Nullable[Count] = UNSET
 
 
-class Performance(Base, kw_only=True):
+class Performance(Base):
     latency_ms: Nullable[Milliseconds] = UNSET
     time_to_first_token_ms: Nullable[Milliseconds] = UNSET
     generation_time_ms: Nullable[Milliseconds] = UNSET
@@ -124,7 +124,7 @@ class ReleasedInput(Input, kw_only=True):
     reference: list[str] | str  # type: ignore[assignment]
 
 
-class ReleasedOutput(Output, kw_only=True):
+class ReleasedOutput(Output):
     raw: list[str] | str  # type: ignore[assignment]
     reasoning_trace: list[str] | str | UnsetType = UNSET  # type: ignore[assignment]
 

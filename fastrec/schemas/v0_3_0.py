@@ -25,28 +25,28 @@ class Input(Base, kw_only=True):
     choices: Nullable[list[str]] = UNSET
 
 
-class Output(Base, kw_only=True):
+class Output(Base):
     raw: list[str]
     reasoning_trace: Nullable[list[str]] = UNSET
 
 
-class ToolCall(v0_2_0.ToolCall, kw_only=True):
+class ToolCall(v0_2_0.ToolCall):
     arguments: Nullable[dict[str, str]] = UNSET  # type: ignore[assignment]
 
 
-class Message(v0_2_0.Interaction, kw_only=True):
+class Message(v0_2_0.Interaction):
     tool_calls: Nullable[list[ToolCall]] = UNSET  # type: ignore[assignment]
     tool_call_id: Nullable[list[str]] = UNSET  # type: ignore[assignment]
 
 
-class Evaluation(Base, kw_only=True):
+class Evaluation(Base):
     score: int | float
     is_correct: bool
     num_turns: Nullable[PositiveCount] = UNSET
     tool_calls_count: Nullable[Count] = UNSET
 
 
-class Performance(v0_2_0.Performance, kw_only=True):
+class Performance(v0_2_0.Performance):
     """Durations in milliseconds, and what else a producer measured."""
 
     additional_details: Nullable[dict[str, str]] = UNSET

@@ -23,7 +23,7 @@ from fastrec.scoring.extract import Extract, extractor_of
 from fastrec.toml_file import parse_toml, read_toml
 
 
-class Rule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How to score some records."""
 
     name: str  # The metric.

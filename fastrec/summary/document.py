@@ -70,7 +70,7 @@ class ModelNames(ScopeNames):
     model_id: str
 
 
-class LineCounts(msgspec.Struct, kw_only=True):
+class LineCounts(msgspec.Struct):
     """Every line is accounted for: `lines = kept + duplicates + rejected + blank`."""
 
     #: Lines read, blank ones included.
@@ -85,7 +85,7 @@ class LineCounts(msgspec.Struct, kw_only=True):
     blank: _Count
 
 
-class RepairExample(msgspec.Struct, kw_only=True):
+class RepairExample(msgspec.Struct):
     """A change that a repair made to a record."""
 
     #: Of the repair.
@@ -99,7 +99,7 @@ class RepairExample(msgspec.Struct, kw_only=True):
     message: str
 
 
-class Repairable(msgspec.Struct, kw_only=True):
+class Repairable(msgspec.Struct):
     """Rejected lines that `--repair all` would keep."""
 
     #: Number of lines.
@@ -108,7 +108,7 @@ class Repairable(msgspec.Struct, kw_only=True):
     by_code: dict[str, int]
 
 
-class Repaired(Repairable, kw_only=True):
+class Repaired(Repairable):
     """Valid lines, duplicates included, that `--repair` repaired."""
 
     #: The first 3 of each repair, by evaluation, model and sample.
@@ -133,7 +133,7 @@ class SameRunPair(EvaluatedModel):
     records: _Positive
 
 
-class SameRun(msgspec.Struct, kw_only=True):
+class SameRun(msgspec.Struct):
     """Records that `--same-run ignore` drops."""
 
     #: Number of records: they count as duplicates.
@@ -142,7 +142,7 @@ class SameRun(msgspec.Struct, kw_only=True):
     runs: list[SameRunPair]
 
 
-class IdentityExample(ScopeNames, kw_only=True):
+class IdentityExample(ScopeNames):
     """An identity with several records, and how many of them are of one kind."""
 
     sample_id: _SampleId
@@ -154,7 +154,7 @@ class IdentityExample(ScopeNames, kw_only=True):
     sample_hashes: list[str]
 
 
-class Identities(msgspec.Struct, kw_only=True):
+class Identities(msgspec.Struct):
     """Repeats or contradictions of one identity, records that options leave out included."""
 
     #: Identities with such records.
@@ -165,7 +165,7 @@ class Identities(msgspec.Struct, kw_only=True):
     examples: list[IdentityExample]
 
 
-class HashExample(EvaluatedModel, kw_only=True):
+class HashExample(EvaluatedModel):
     """A record whose sample_hash no recipe gives."""
 
     sample_id: _SampleId
@@ -182,7 +182,7 @@ class ModelRecipes(EvaluatedModel):
     recipes: dict[str, int]
 
 
-class SampleHashes(msgspec.Struct, kw_only=True):
+class SampleHashes(msgspec.Struct):
     """How the `sample_hash` of valid lines, with duplicates, compares with the computed one."""
 
     #: sha256 or xxh3_128.
@@ -229,7 +229,7 @@ class Latency(msgspec.Struct, gc=False):
     p99: float | None
 
 
-class ErrorsAsWrong(msgspec.Struct, kw_only=True, gc=False):
+class ErrorsAsWrong(msgspec.Struct, gc=False):
     """A model's numbers if records with an error count: as wrong, with the score that they have."""
 
     #: Mean over questions of the share of correct answers.
@@ -242,7 +242,7 @@ class ErrorsAsWrong(msgspec.Struct, kw_only=True, gc=False):
     score_standard_error: float | None
 
 
-class ModelSummary(msgspec.Struct, kw_only=True):
+class ModelSummary(msgspec.Struct):
     """One model on one metric. Means are over answers, then over questions, and rounded once."""
 
     model_id: str
@@ -320,7 +320,7 @@ class EvaluationSummary(ScopeNames, kw_only=True, omit_defaults=True):
         return any(mean is None or not 0 <= mean <= 1 for mean in means)
 
 
-class LabelCounts(msgspec.Struct, kw_only=True):
+class LabelCounts(msgspec.Struct):
     """What became of the labels of `--labels`; absent without it."""
 
     #: In the file.
@@ -337,7 +337,7 @@ class LabelCounts(msgspec.Struct, kw_only=True):
     ambiguous: int
 
 
-class FixCounts(msgspec.Struct, kw_only=True):
+class FixCounts(msgspec.Struct):
     """What became of the corrected lines of `--fixes`; absent without it."""
 
     #: Lines that differ from the rejected ones.

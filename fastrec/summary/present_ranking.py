@@ -29,7 +29,7 @@ _MOST = 5  # listed in a line
 MIN_COVERAGE = 50.0  # Percent of the questions that a model must have answered to be ranked.
 
 
-class CorpusFacts(msgspec.Struct, kw_only=True):
+class CorpusFacts(msgspec.Struct):
     """The corpus as a whole, whatever was chosen."""
 
     #: Schema version of the corpus.
@@ -60,7 +60,7 @@ def rank_text(best: int | None, worst: int | None) -> str:
     return "" if best is None else f"{best}" if best == worst else f"{best}–{worst}"
 
 
-class ModelStats(msgspec.Struct, kw_only=True):
+class ModelStats(msgspec.Struct):
     """One model on one metric of an evaluation."""
 
     model_id: str
@@ -113,7 +113,7 @@ class ModelStats(msgspec.Struct, kw_only=True):
         return rank_text(self.rank_best, self.rank_worst)
 
 
-class EvaluationStats(ScopeNames, kw_only=True):
+class EvaluationStats(ScopeNames):
     """One metric of an evaluation, or an evaluation without metrics."""
 
     #: Metrics that the evaluation has, chosen or not; none counts as one.
@@ -154,7 +154,7 @@ class EvaluationStats(ScopeNames, kw_only=True):
         )
 
 
-class Stats(Tabular, kw_only=True):
+class Stats(Tabular):
     """How the models of each evaluation compare."""
 
     #: What models are ranked by. Unless it was chosen, graded metrics are ranked by score.

@@ -43,7 +43,7 @@ from fastrec.sources.shard import gather_tasks, total_text
 from fastrec.storage import is_private
 
 
-class PairCheck(Framed, kw_only=True):
+class PairCheck(Framed):
     """The result of checking aggregates and their samples files."""
 
     #: Number of aggregates.

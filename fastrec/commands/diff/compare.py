@@ -141,7 +141,7 @@ class Records:
         ]
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class Rules(msgspec.Struct, frozen=True):
     """How records are matched, and what counts."""
 
     question: tuple[str, ...]  # the fields that identify a question of a model, beside its metric

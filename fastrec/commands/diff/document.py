@@ -18,7 +18,7 @@ from fastrec.summary.rows import Sums
 Status = Literal["compared", "incomplete", "missing", "new", "unanswered"]
 
 
-class Side(msgspec.Struct, kw_only=True):
+class Side(msgspec.Struct):
     """One of the two corpora."""
 
     #: Its path, as given.
@@ -29,7 +29,7 @@ class Side(msgspec.Struct, kw_only=True):
     text_xxh3_128: str
 
 
-class Counts(Sums, kw_only=True):
+class Counts(Sums):
     """A pair is two matched records, one of each corpus, and counts once."""
 
     #: Pairs that agree in all fields but `evaluation_id`.
@@ -49,7 +49,7 @@ class Counts(Sums, kw_only=True):
     repeats_new: int = 0
 
 
-class Loss(msgspec.Struct, kw_only=True):
+class Loss(msgspec.Struct):
     """An answer that was right in OLD and is not in NEW."""
 
     sample_id: int | str
@@ -58,7 +58,7 @@ class Loss(msgspec.Struct, kw_only=True):
     cause: str
 
 
-class RecordName(ModelNames, kw_only=True):
+class RecordName(ModelNames):
     """The fields that are needed to find a record."""
 
     sample_id: int | str
@@ -68,7 +68,7 @@ class RecordName(ModelNames, kw_only=True):
     fields: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
-class Flip(msgspec.Struct, kw_only=True):
+class Flip(msgspec.Struct):
     """A question whose mean changed.
 
     It is the share of right answers, or for `measure` score the mean score.
@@ -160,7 +160,7 @@ class ModelDifference(ModelNames, kw_only=True):
     flips: list[Flip]
 
 
-class Failure(ModelNames, kw_only=True):
+class Failure(ModelNames):
     """Why the exit code is 1: one reason, for one model on one evaluation and metric."""
 
     #: See docs/gates.md#diff.
@@ -169,7 +169,7 @@ class Failure(ModelNames, kw_only=True):
     message: str
 
 
-class ChangedField(msgspec.Struct, kw_only=True):
+class ChangedField(msgspec.Struct):
     """A field that differs in at least one pair."""
 
     #: Such as `$.evaluation.score`; `[*]` stands for any item of an array.
@@ -178,7 +178,7 @@ class ChangedField(msgspec.Struct, kw_only=True):
     records: int
 
 
-class Examples(msgspec.Struct, kw_only=True):
+class Examples(msgspec.Struct):
     """The first records of each kind in sort order, at most `--examples` of each."""
 
     #: Only in NEW.

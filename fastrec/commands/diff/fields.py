@@ -49,7 +49,7 @@ class PartLines(NamedTuple):
     positions: Array
 
 
-class LinesTask(msgspec.Struct, frozen=True, kw_only=True):
+class LinesTask(msgspec.Struct, frozen=True):
     """Pairs of lines to compare, in the order of OLD."""
 
     old: list[PartLines]

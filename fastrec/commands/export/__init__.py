@@ -69,7 +69,7 @@ def _readme(form: str, manifest: Manifest, notices: list[str], *, raw_cells: boo
     ) + "".join(f"\n{notice}\n" for notice in notices)
 
 
-class Exported(Framed, kw_only=True):
+class Exported(Framed):
     """The result of an export."""
 
     output: str

@@ -36,7 +36,7 @@ _POOL = 256
 _BLANKS = (b"", b" ", b"\t", b"   ")
 
 
-class Recipe(msgspec.Struct, frozen=True, kw_only=True):
+class Recipe(msgspec.Struct, frozen=True):
     """What to generate. Shares are between 0 and 1.
 
     `records` counts all lines; `duplicates`, `conflicts`, `rejects` and `blanks` are shares of

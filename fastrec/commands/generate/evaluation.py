@@ -25,7 +25,7 @@ _TRIES = 100
 _GUESSED = 0.2  # how often a model that does not know the answer chooses the right one
 
 
-class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+class Evaluation(msgspec.Struct, frozen=True):
     """A row of `data/evaluations.toml`, which describes the fields."""
 
     name: str

@@ -24,7 +24,7 @@ from fastrec.summary.present_choice import choose
 OVERLAPS = ("models", "evaluations", "names", "hashes")
 
 
-class Overlap(Tabular, kw_only=True):
+class Overlap(Tabular):
     """What models or evaluations have in common: one of the lists, the others are null."""
 
     #: Which questions the chosen models have in common.

@@ -43,7 +43,7 @@ REASONS = {
 }
 
 
-class QuestionGroup(msgspec.Struct, kw_only=True):
+class QuestionGroup(msgspec.Struct):
     """Models that were asked exactly the same, under the same ids and with the same metrics."""
 
     #: Their ids, sorted.
@@ -54,7 +54,7 @@ class QuestionGroup(msgspec.Struct, kw_only=True):
     ids: int
 
 
-class PairJoins(msgspec.Struct, kw_only=True):
+class PairJoins(msgspec.Struct):
     """What two models of different groups have in common.
 
     The numbers are the same for all models of the groups.
@@ -79,7 +79,7 @@ class PairJoins(msgspec.Struct, kw_only=True):
     examples: dict[str, list[int | str]] = {}
 
 
-class EvaluationJoins(msgspec.Struct, kw_only=True):
+class EvaluationJoins(msgspec.Struct):
     """Which questions of an evaluation its models have in common."""
 
     evaluation_name: str

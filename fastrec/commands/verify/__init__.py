@@ -244,8 +244,10 @@ def _check_rejects(
         counts = [("of", f"{MANIFEST} says", rejected, sources)]
         if summary is not None:
             repairable = Counter(summary.repairable.by_code | {_ANY: summary.repairable.lines})
-            counts.append(("of code", _SUMMARY_SAYS, Counter(summary.rejected_by_code), codes))
-            counts.append(("to be kept with", _SUMMARY_SAYS, repairable, repairs))
+            counts += [
+                ("of code", _SUMMARY_SAYS, Counter(summary.rejected_by_code), codes),
+                ("to be kept with", _SUMMARY_SAYS, repairable, repairs),
+            ]
         for kind, by, said, read in counts:
             for name in sorted({*said, *read}):
                 what = f"rejected lines {kind} {name}"
@@ -253,7 +255,7 @@ def _check_rejects(
     return problems
 
 
-class Verification(Tabular, kw_only=True):
+class Verification(Tabular):
     """The result of checking a corpus."""
 
     #: Its path, as given.

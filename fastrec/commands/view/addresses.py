@@ -117,7 +117,7 @@ _SWITCHES = ("differences", "whole")
 _MOST_DIGITS = 12
 
 
-class PageState(msgspec.Struct, frozen=True, kw_only=True):
+class PageState(msgspec.Struct, frozen=True):
     """The state of a page: the questions it is about, and what it shows of them."""
 
     query: Query

@@ -137,7 +137,7 @@ class RequestKey(LogObject):
     result: _KeyResult | None = None
 
 
-class AggregateName(MetricName, frozen=True, gc=False):
+class AggregateName(MetricName, frozen=True):
     perturbation: Perturbation | None = None
 
 

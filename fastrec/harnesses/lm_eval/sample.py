@@ -139,7 +139,7 @@ class RowReader:
             raise ValueError(str(exc)) from None
 
 
-class TaskSetup(msgspec.Struct, frozen=True, kw_only=True):
+class TaskSetup(msgspec.Struct, frozen=True):
     """The settings of a task that decide what its records look like."""
 
     # `doc_to_text`: a key of the document or a template; empty if it is a function
