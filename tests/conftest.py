@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[1]
 settings.register_profile(
     "fastrec",
     deadline=None,
-    max_examples=examples(8, 500),
+    max_examples=examples(6, 500),
     derandomize=not os.environ.get("FUZZ"),
     suppress_health_check=[
         HealthCheck.too_slow,

@@ -24,6 +24,7 @@ from tests.docs.snippets import (
     sections,
     updated_output,
 )
+from tests.sizes import few_of
 
 SECTIONS = sections()
 TOUR = "docs/notebook.md: "  # runs as a notebook, in test_notebook.py
@@ -99,7 +100,7 @@ def test_the_blocks_of_a_section_work(section: str, tmp_path: Path) -> None:
             raise AssertionError(f"{block.name}: {exc}") from exc
 
 
-@pytest.mark.parametrize("name", cli.list_commands(click.Context(cli)))
+@pytest.mark.parametrize("name", few_of(cli.list_commands(click.Context(cli)), 8, "examples"))
 def test_the_examples_of_a_command_work(name: str, tmp_path: Path) -> None:
     """Those in its help, of which docs/commands.md has the first ones."""
     if name in commands.NOT_RUN:

@@ -125,7 +125,7 @@ def check_rounds(tmp_path: Path, **engine: Any) -> None:
     assert corpus.rejects == other.rejects
 
 
-@pytest.mark.parametrize("most", few_of([1, 10, 50, 100], 3, "limited borders"))
+@pytest.mark.parametrize("most", few_of([1, 10, 50, 100], 2, "limited borders"))
 def test_limited_borders_give_the_same_cuts_everywhere(most: int, tmp_path: Path) -> None:
     """Even if there are too many borders to hold, shards, tasks and their order do not change the
     cuts.
@@ -269,7 +269,7 @@ def work_of(out: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "count", few_of(range(1, 12), 4, "test_a_run_resumes_in_the_middle_of_a_round")
+    "count", few_of(range(1, 12), 3, "test_a_run_resumes_in_the_middle_of_a_round")
 )
 def test_a_run_resumes_in_the_middle_of_a_round(
     *,

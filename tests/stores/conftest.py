@@ -53,7 +53,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards of all formats, with duplicates, conflicts, rejected and blank lines."""
     directory = tmp_path_factory.mktemp("shards")
     recipe = Recipe(
-        records=180, seed=17, duplicates=0.1, conflicts=0.05, rejects=0.1, blanks=0.03, text="words"
+        records=120, seed=17, duplicates=0.1, conflicts=0.05, rejects=0.1, blanks=0.03, text="words"
     )
     every = without_long(lines(recipe))
     formats = [Format.PLAIN, *FORMATS]
@@ -65,7 +65,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def local(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """The corpus made from them on this machine, in this process."""
-    corpus = normalized(shards, tmp_path_factory.mktemp("local") / "corpus", part_size=70_000)
+    corpus = normalized(shards, tmp_path_factory.mktemp("local") / "corpus", part_size=50_000)
     assert len(corpus.parts) > 2
     assert min(corpus.line_counts[name] for name in ("duplicates", "rejected", "blank")) > 1
     assert any(corpus.summary["repeats"].values())

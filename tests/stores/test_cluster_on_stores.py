@@ -49,7 +49,7 @@ def test_from_store_to_store_on_a_cluster(
 ) -> None:
     """The corpus has the same bytes, and no work is left behind."""
     command = ["normalize", inputs, "-o", OUT, "--engine", "dask", "--scheduler", three.address]
-    result = run_here(*command, "--part-size", "70KB", "--max-rejects", "100%")
+    result = run_here(*command, "--part-size", "50KB", "--max-rejects", "100%")
     assert result.returncode == 0, result.stderr
     assert_same(s3, local)
 
@@ -74,7 +74,7 @@ def test_a_worker_killed_in_each_pass_changes_no_byte(
 ) -> None:
     """Its unfinished uploads are aborted, and another worker runs its tasks."""
     killer = Killer(three, "sort", "merge")
-    options = Options(engine="dask", scheduler=three.address, part_size=70_000)
+    options = Options(engine="dask", scheduler=three.address, part_size=50_000)
     run([inputs], OUT, options, progress=killer)
     assert killer.left == []
     assert_same(s3, local)

@@ -97,7 +97,12 @@ def part_names() -> set[str]:
 
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(
-    ("work_dir", "track"), [(None, False), (None, True), ("fake://bucket/work", True)]
+    ("work_dir", "track"),
+    [
+        (None, False),
+        pytest.param(None, True, marks=pytest.mark.long_only),
+        ("fake://bucket/work", True),
+    ],
 )
 def test_nights_in_a_store(work_dir: str | None, track: bool, tmp_path: Path) -> None:
     """Any changes: after each night, the corpus in the store is that of a full run."""
@@ -173,7 +178,9 @@ def sent(store: Faults) -> list[str]:
     return [one for one in parts if not one.endswith(".columns")]
 
 
-@pytest.mark.parametrize("work_dir", WORK)
+@pytest.mark.parametrize(
+    "work_dir", [pytest.param(None, marks=pytest.mark.long_only), "fake://bucket/work"]
+)
 def test_a_night_is_killed_in_a_store(work_dir: str | None, store: Faults, tmp_path: Path) -> None:
     """At any request: the corpus is that of the night before or of tonight, and the next night
     gives the bytes.

@@ -25,7 +25,7 @@ from tests.normalize.normalizing import Corpus
 from tests.services.s3 import S3, without_token
 
 OUT = "s3://bucket/nightly/corpus"
-PART_SIZE = 70_000
+PART_SIZE = 50_000
 
 
 @pytest.fixture(autouse=True)
