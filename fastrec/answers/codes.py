@@ -138,7 +138,7 @@ def none_if_nan(value: float) -> float | None:
 
 def by_key(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
     """The values of each key, in their order."""
-    found = defaultdict[_Key, list[_Value]](list)
+    values_of = defaultdict(list)
     for key, value in pairs:
-        found[key].append(value)
-    return found
+        values_of[key].append(value)
+    return values_of

@@ -52,7 +52,7 @@ class Tally(msgspec.Struct):
     models: int
     #: Models that are right; of several answers, the share counts.
     right: float
-    #: Mean over models.
+    #: Mean score over models.
     mean_score: float | None
     #: Twice the standard deviation over models of the share of right answers, or of graded scores
     #: as a share of the range.
@@ -143,7 +143,7 @@ class ShownQuestion(msgspec.Struct):
     #: The evaluation.
     evaluation_name: str
     sample_hash: str
-    #: Of the first record.
+    #: That of its first record.
     sample_id: int | str
     #: The `input.raw`.
     question: str

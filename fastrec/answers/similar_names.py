@@ -8,7 +8,6 @@ Of several spellings, the others get the name of the model with the most records
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from itertools import combinations
 
 import msgspec
@@ -35,7 +34,6 @@ class SimilarModels(msgspec.Struct):
     rename: bool
 
 
-@lru_cache(maxsize=4_096)
 def spelling(name: str) -> str:
     """What names have in common that differ only in spelling.
 
@@ -64,8 +62,8 @@ def _organisations(names: Iterable[str]) -> set[str]:
 def compare_similar(index: QuestionTable, records: Mapping[str, int]) -> list[SimilarModels]:
     """Compare the answers of models with similar names, given the number of records of each."""
     names = sorted(records, key=lambda name: (-records[name], name))
-    pairs = similar_pairs(names)
-    pairs.sort(key=lambda pair: [*map(names.index, pair)])
+    ranks = {name: rank for rank, name in enumerate(names)}
+    pairs = sorted(similar_pairs(names), key=lambda pair: ranks[pair[0]])
     common = Counter[tuple[str, ...]]()
     same = Counter[tuple[str, ...]]()
     for scope in index.scopes:

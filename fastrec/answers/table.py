@@ -111,15 +111,15 @@ class Question(msgspec.Struct, kw_only=True, gc=False):
     sample_hash: str
     #: The shortest beginning that no other hash of the corpus has.
     prefix: str = ""
-    #: Of the first record.
+    #: That of its first record.
     sample_id: int | str
     #: Models with an answer.
     models: int
     #: Models that are right; of several answers, the share counts.
     right: float
-    #: Right by models.
+    #: The share of models that are right.
     share: float | None
-    #: Mean over models.
+    #: Mean score over models.
     mean_score: float | None
     #: Twice the standard deviation over models of the share of right answers, or of graded scores
     #: as a share of the range.

@@ -179,7 +179,7 @@ def parameter(name: str, about: Any) -> _Decorator:
 
 
 # Types of values, by the names that stand for them; others are text.
-_TYPES = {  # type: ignore[type-arg,unused-ignore]
+_TYPES = {
     "N": Count(min=1),
     "FILE": click.Path(),
     "DIR": click.Path(),

@@ -150,8 +150,8 @@ def _keep_freed_memory() -> None:
 
     glibc returns memory at the end of its heap, and each page that it gets back later costs a page
     fault. It keeps twice as much as the largest block that it mapped on its own and that was freed.
-    So it is given such a block, which is never touched: an eighth of the page faults remains, which
-    saves 6 % of the time of `normalize` on real text.
+    So it is given such a block, which is never touched: `normalize` of real text has a quarter of
+    the page faults that it has with a block of 2 MiB, and takes 6 % less time.
     """
     with suppress(MemoryError):
         bytes(_KEPT_BYTES)

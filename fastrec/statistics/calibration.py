@@ -17,7 +17,7 @@ class Bin(msgspec.Struct):
 
     #: At least 1.
     answers: int
-    #: The mean.
+    #: Mean confidence.
     confidence: float
     #: The share of right answers.
     accuracy: float
@@ -36,7 +36,7 @@ class Calibration(msgspec.Struct):
     answers: int
     #: Other answers.
     left_out: int
-    #: The mean.
+    #: Mean confidence.
     confidence: float | None
     #: The share of right answers.
     accuracy: float | None

@@ -159,7 +159,7 @@ class Identities(msgspec.Struct):
 
     #: Identities with such records.
     identities: _Count
-    #: These records.
+    #: Records of these identities.
     records: _Count
     #: The first 100, by evaluation, metric and sample.
     examples: list[IdentityExample]
@@ -212,7 +212,7 @@ class Tokens(msgspec.Struct, gc=False):
     input: _Count | str
     #: Output.
     output: _Count | str
-    #: Total.
+    #: Total tokens.
     total: _Count | str
 
 

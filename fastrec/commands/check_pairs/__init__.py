@@ -76,9 +76,9 @@ class PairCheck(Framed):
     seconds: float = 0.0
     #: Number of findings by code.
     codes: dict[str, int] = {}
-    #: Findings.
+    #: Findings that are errors.
     errors: int = 0
-    #: Findings.
+    #: Findings that are warnings.
     warnings: int = 0
     #: By code and path: at most 1,000, errors first, then the most frequent.
     groups: list[FindingGroup] = []

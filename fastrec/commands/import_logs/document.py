@@ -118,7 +118,7 @@ class Import(Tabular, kw_only=True):
     same_logs: Texts = {}
     #: Files that are not needed or belong to no harness.
     other_files: int = 0
-    #: These, by kind.
+    #: Names of these files, by kind.
     skipped_files: dict[str, list[str]] = {}
 
 

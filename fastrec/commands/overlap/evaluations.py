@@ -26,11 +26,11 @@ class SharedExample(msgspec.Struct):
 
     #: In the first evaluation.
     sample_id: int | str
-    #: There.
+    #: Its hash there.
     sample_hash: str
     #: In the second.
     other_sample_id: int | str
-    #: There.
+    #: Its hash there.
     other_sample_hash: str
 
 
