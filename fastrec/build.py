@@ -13,10 +13,11 @@ import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import cache
-from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from xxhash import xxh3_128
 
 from fastrec._version import __version__
 
@@ -54,7 +55,7 @@ def differences(there: Mapping[str, object], here: Mapping[str, object]) -> list
 
 def source_digest(package: Traversable) -> str:
     """A digest of the names and contents of all source files of a package."""
-    digest = sha256()
+    digest = xxh3_128()
     for name, data in _sources(package, ""):
         for field in (name.encode(), data):
             digest.update(len(field).to_bytes(8, "big"))

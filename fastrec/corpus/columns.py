@@ -124,6 +124,8 @@ TOKENS = ("input_tokens", "output_tokens", "total_tokens")
 _NO_TOKENS = (0, 0, 0)
 _HEAD_BYTES = 64 << 10  # of a file that are read first, and kept
 _METADATA_MARK = b',"metadata":{'
+_METADATA_BEGIN = len(_METADATA_MARK) - 1  # at the brace
+_METADATA_END = -2  # before the brace of the record and the newline
 _MOST = {"d": int(sys.float_info.max), "Q": 2**64 - 1}  # the largest integer in an array
 
 
@@ -209,20 +211,23 @@ class ColumnsBuilder:
             self._scope_codes.extend(repeat(self._scopes[keys.scopes[first]], number))
             arrays["hash"].extend(repeat(codes["hash"][keys.hashes[first]], number))
             arrays["sample_id"].extend(repeat(codes["sample_id"][keys.sample_ids[first]], number))
-        arrays["bytes"].extend(sizes)
-        arrays["fingerprint"].extend(fingerprints)
+        arrays["bytes"] += array("Q", sizes)
+        arrays["fingerprint"] += array("Q", fingerprints)
         by_row = list(zip(*rows, strict=True))
         columns: dict[str, Sequence[Any]] = {"model": keys.models, "run": keys.evaluation_ids}
         columns |= {name: by_row[place] for name, place in ROW_COLUMNS.items()}
         for name, values in columns.items():
-            if COLUMNS[name].type == "f8":
+            kind = COLUMNS[name].type
+            if kind == "f8":
                 self._add_numbers(name, values)
+            elif kind == "u1":
+                arrays[name].frombytes(bytes(values))
             elif not COLUMNS[name].is_coded:
-                arrays[name].extend(values)
+                arrays[name] += array(arrays[name].typecode, values)
             elif values.count(values[0]) == len(values):  # the usual type, or label of the corpus
-                arrays[name].extend(repeat(codes[name][values[0]], len(values)))
+                arrays[name] += array("I", [codes[name][values[0]]]) * len(values)
             else:
-                arrays[name].extend(map(codes[name].__getitem__, values))
+                arrays[name] += array("I", list(map(codes[name].__getitem__, values)))
         self._add_tokens(by_row[RowColumn.TOKENS])
 
     def _split_scopes(self) -> None:
@@ -233,7 +238,7 @@ class ColumnsBuilder:
             self._arrays[column] = array("I", map(codes.__getitem__, self._scope_codes))
 
     def _add_tokens(self, usages: Sequence[Sequence[Any] | None]) -> None:
-        self._arrays["has_tokens"].extend([usage is not None for usage in usages])
+        self._arrays["has_tokens"].frombytes(bytes([usage is not None for usage in usages]))
         if usages.count(None) == len(usages):
             for name in TOKENS:
                 self._arrays[name].frombytes(bytes(8 * len(usages)))
@@ -331,9 +336,7 @@ def _sample_id(portable: dict[str, str]) -> int:
     return integer
 
 
-class _Tail(msgspec.Struct):
-    """The end of a line, or all of it."""
-
+class _Line(msgspec.Struct):
     metadata: dict[str, msgspec.Raw] = {}
 
 
@@ -342,6 +345,9 @@ class _KeyColumn(msgspec.Struct):
 
     codes: array[int]
     values: dict[bytes, int] = {}  # codes by value, as it is spelled in JSON
+
+
+_NEW = _KeyColumn(array("B"))  # stands for the column of a key that is new
 
 
 class _MetadataColumns(msgspec.Struct):
@@ -355,7 +361,7 @@ class _MetadataColumns(msgspec.Struct):
     _has_more: bool = False  # keys than those
     _waiting: list[int] = []  # of each record, the number of its metadata
     _numbers: dict[bytes, int] = {}  # by end of a line
-    _distinct: list[dict[str, bytes]] = []
+    _distinct: list[dict[str, int]] = []  # codes by key
 
     def add(self, texts: Iterable[memoryview]) -> None:
         numbers = self._numbers
@@ -370,41 +376,40 @@ class _MetadataColumns(msgspec.Struct):
         if len(self._distinct) >= _MOST_WAITING:
             self._settle()
         try:
-            tail = _decode_tail(b"{" + end[1:]) if len(end) > 1 else _Tail()
+            metadata = _decode_metadata(end[_METADATA_BEGIN:_METADATA_END]) if len(end) > 1 else {}
             self._numbers[end] = len(self._distinct)
         except msgspec.MsgspecError:  # this is a key of an inner object
-            tail = _decode_tail(text)
-        self._distinct.append({key: bytes(value) for key, value in tail.metadata.items()})
+            metadata = _decode_line(text).metadata
+        codes = {}
+        for key, value in metadata.items():
+            column = self._keys.get(key, _NEW)
+            if column is not None:
+                codes[key] = column.values.get(bytes(value)) or self._add_value(key, bytes(value))
+        self._distinct.append(codes)
         return len(self._distinct) - 1
 
     def _settle(self) -> None:
-        """Turn the metadata of waiting records into codes."""
-        for metadata in self._distinct:
-            for key, value in metadata.items():
-                self._add_value(key, value)
+        """Add the codes of waiting records to the columns."""
         for key, column in self._keys.items():
             if column is not None:
-                codes = column.values
-                of_distinct = [codes.get(metadata.get(key, b""), 0) for metadata in self._distinct]
-                column.codes.extend(map(of_distinct.__getitem__, self._waiting))
+                of_distinct = [codes.get(key, 0) for codes in self._distinct]
+                column.codes.frombytes(bytes([of_distinct[number] for number in self._waiting]))
         self._records += len(self._waiting)
         self._waiting.clear()
         self._numbers.clear()
         self._distinct.clear()
 
-    def _add_value(self, key: str, value: bytes) -> None:
-        if key not in self._keys:
+    def _add_value(self, key: str, value: bytes) -> int:
+        """Return the code of a value that is new; 0 if its key has no column, or loses it."""
+        column = self._keys.get(key)
+        if column is None:
             if len(self._keys) == MOST_KEYS:
                 self._has_more = True
-                return
-            self._keys[key] = _KeyColumn(array("B", bytes(self._records)))
-        column = self._keys[key]
-        if column is None or value in column.values:
-            return
-        if len(value) > MOST_BYTES or len(column.values) == MOST_VALUES:
-            self._keys[key] = None
-        else:
-            column.values[value] = len(column.values) + 1
+                return 0
+            column = _KeyColumn(array("B", bytes(self._records)))
+        is_short = len(value) <= MOST_BYTES and len(column.values) < MOST_VALUES
+        self._keys[key] = column if is_short else None
+        return column.values.setdefault(value, len(column.values) + 1) if is_short else 0
 
     def columns(self) -> Iterator[tuple[str, bytes, Iterable[bytes]]]:
         """Yield each key with a column, the codes of the records, and the values from code 1 on."""
@@ -422,7 +427,8 @@ class _MetadataColumns(msgspec.Struct):
 
 _decompress = zstandard.decompress
 _encode = msgspec.json.Encoder().encode
-_decode_tail = msgspec.json.Decoder(_Tail).decode
+_decode_line = msgspec.json.Decoder(_Line).decode
+_decode_metadata = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_header = msgspec.json.Decoder(Header).decode
 
 

@@ -7,6 +7,7 @@ is kept for the next run: where each record comes from.
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -129,6 +130,12 @@ class PartRecords:
         return [(number - first, each) for number, each in chosen]
 
     @cached_property
+    def _stretches(self) -> list[slice]:
+        """Where adjacent records were chosen: copying them together takes less time than alone."""
+        chosen = self._index.chosen or b""
+        return [slice(*stretch.span()) for stretch in re.finditer(b"\1+", chosen)]
+
+    @cached_property
     def _key_fields(self) -> list[tuple[list[bytes], array[int]]]:
         """For each field of the key, what stands for each code, and the codes."""
         return [
@@ -145,9 +152,12 @@ class PartRecords:
     def _array(self, name: str) -> array[Any]:
         if name not in self._arrays:
             values = self._columns.array(name)
-            if self._index.chosen is not None:
-                values = array(values.typecode, compress(values, self._index.chosen))
-            self._arrays[name] = values
+            if self._index.chosen is None:
+                self._arrays[name] = values
+            else:
+                self._arrays[name] = array(values.typecode)
+                for stretch in self._stretches:
+                    self._arrays[name] += values[stretch]
         return self._arrays[name]
 
     def _values(self, name: str, span: slice) -> Iterable[Any]:

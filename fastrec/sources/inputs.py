@@ -341,7 +341,7 @@ def shards_below(
 def _shards(objects: Sequence[FoundObject]) -> list[Shard]:
     """Detect the formats of objects; their first bytes are read concurrently."""
     filled = [found.path for found in objects if found.size]  # stores refuse to read an empty one
-    heads = dict(zip(filled, _store().heads(filled, MAGIC_BYTES), strict=True))
+    heads = dict(zip(filled, _store().heads(filled, MAGIC_BYTES), strict=True)) if filled else {}
     shards = []
     for path, size, version in objects:
         head = heads.get(path, b"")

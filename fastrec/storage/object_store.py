@@ -310,8 +310,6 @@ class ObjectStore:
 
         An exception for each that cannot be read.
         """
-        if not paths:
-            return []
         with self.asking(paths[0]) as (fs, _):
             return list(fs.cat_ranges(_names(fs, paths), 0, size, on_error="return"))
 
