@@ -5,6 +5,7 @@ files have them.
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 import pytest
 
@@ -219,3 +220,29 @@ def test_requests_of_one_key_belong_together_wherever_they_are(tmp_path, monkeyp
         [f"id{n} 0", f"id{n} 1"] for n in range(10)
     ]
     assert all(one["input"]["formatted"].startswith("Question: ") for one in found.records)
+
+
+@pytest.mark.parametrize(("order", "most"), [("usual", 150), ("shuffled", 600)])
+def test_a_million_samples_fit_into_memory(order, most):
+    """A scan holds the slice of each sample, and the ranges of slices: neighbours share one."""
+    count = 5_000
+    requests = list(range(count))
+    entries = [*requests, *requests]  # of two metric objects
+    if order == "shuffled":
+        random.Random(0).shuffle(requests)
+        random.Random(1).shuffle(entries)
+    tracemalloc.start()
+    try:
+        scan = helm.Scan()
+        for position, number in enumerate(requests):
+            sample = scan.slice_of.setdefault(hash(str(number)), number // 100)
+            scan.requests.add(position * 5000, 5000, sample)
+        for position, number in enumerate(entries):
+            scan.entries.add(position * 4000, 4000, scan.slice_of[hash(str(number))])
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held / count < most
+    assert sum(map(len, scan.requests.ranges.values())) == (
+        count // 100 if order == "usual" else pytest.approx(count, rel=0.05)
+    )
