@@ -124,8 +124,6 @@ TOKENS = ("input_tokens", "output_tokens", "total_tokens")
 _NO_TOKENS = (0, 0, 0)
 _HEAD_BYTES = 64 << 10  # of a file that are read first, and kept
 _METADATA_MARK = b',"metadata":{'
-_METADATA_BEGIN = len(_METADATA_MARK) - 1  # at the brace
-_METADATA_END = -2  # before the brace of the record and the newline
 _MOST = {"d": int(sys.float_info.max), "Q": 2**64 - 1}  # the largest integer in an array
 
 
@@ -336,7 +334,9 @@ def _sample_id(portable: dict[str, str]) -> int:
     return integer
 
 
-class _Line(msgspec.Struct):
+class _Tail(msgspec.Struct):
+    """The end of a line, or all of it."""
+
     metadata: dict[str, msgspec.Raw] = {}
 
 
@@ -376,12 +376,12 @@ class _MetadataColumns(msgspec.Struct):
         if len(self._distinct) >= _MOST_WAITING:
             self._settle()
         try:
-            metadata = _decode_metadata(end[_METADATA_BEGIN:_METADATA_END]) if len(end) > 1 else {}
+            tail = _decode_tail(b"{" + end[1:]) if len(end) > 1 else _Tail()
             self._numbers[end] = len(self._distinct)
         except msgspec.MsgspecError:  # this is a key of an inner object
-            metadata = _decode_line(text).metadata
+            tail = _decode_tail(text)
         codes = {}
-        for key, value in metadata.items():
+        for key, value in tail.metadata.items():
             column = self._keys.get(key, _NEW)
             if column is not None:
                 codes[key] = column.values.get(bytes(value)) or self._add_value(key, bytes(value))
@@ -427,8 +427,7 @@ class _MetadataColumns(msgspec.Struct):
 
 _decompress = zstandard.decompress
 _encode = msgspec.json.Encoder().encode
-_decode_line = msgspec.json.Decoder(_Line).decode
-_decode_metadata = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_tail = msgspec.json.Decoder(_Tail).decode
 _decode_header = msgspec.json.Decoder(Header).decode
 
 
