@@ -114,9 +114,9 @@ def used_codes(codes: Array) -> Array:
 
 def is_there(places: Array, count: int) -> Array:
     """Whether any record is at each of some places."""
-    found = np.zeros(count, dtype=np.bool_)
-    found[places] = True
-    return found
+    present = np.zeros(count, dtype=np.bool_)
+    present[places] = True
+    return present
 
 
 def order_of(values: Sequence[Any]) -> tuple[list[int], Array]:

@@ -35,10 +35,10 @@ def count_evaluations(selection: Selection, loader: RecordsOfScopes) -> list[Eva
     """
     if selection.is_whole:
         return selection.summary.evaluations
-    found: list[EvaluationSummary] = []
+    evaluations: list[EvaluationSummary] = []
     for run in loader.runs:
-        found += summarize_evaluations(*count_run(loader.load(run)))
-    return found
+        evaluations += summarize_evaluations(*count_run(loader.load(run)))
+    return evaluations
 
 
 def count_run(records: Records) -> tuple[Tally, Census]:
@@ -104,14 +104,14 @@ class _Counting(msgspec.Struct):
         """
         numbers = self.records.gather(name)
         wide = numbers.astype(np.uint64)
-        found = [0] * self.count
+        totals = [0] * self.count
         for half, shift in ((wide & np.uint64(0xFFFFFFFF), 0), (wide >> np.uint64(32), 32)):
             sums = np.bincount(self.groups, half.astype(np.float64), self.count)
             for group, total in enumerate(sums.tolist()):
-                found[group] += int(total) << shift
+                totals[group] += int(total) << shift
         for place, value in self.records.exact(name).items():
-            found[int(self.groups[place])] += value - int(numbers[place])
-        return found
+            totals[int(self.groups[place])] += value - int(numbers[place])
+        return totals
 
     def _score_sums(self, mask: Array) -> tuple[list[int], list[int]]:
         """The sums of the scores of each group, and of their squares, in some of the records."""
@@ -143,13 +143,13 @@ class _Counting(msgspec.Struct):
         buckets[values == 0] = 0
         groups = self.groups[known]
         first, place = distinct_of(groups, buckets)
-        found: list[Counter[int]] = [Counter() for _ in range(self.count)]
+        by_group: list[Counter[int]] = [Counter() for _ in range(self.count)]
         columns = groups[first], buckets[first], count_of(place, len(first))
         for group, bucket, number in zip(*map(np.ndarray.tolist, columns), strict=True):
-            found[group][bucket] = number
+            by_group[group][bucket] = number
         for at, value in exact.items():
-            found[int(self.groups[at])][bucket_of(value)] += 1
-        return found
+            by_group[int(self.groups[at])][bucket_of(value)] += 1
+        return by_group
 
     def _ends(self) -> tuple[list[bytes], list[bytes]]:
         """The lowest and the highest sample_id of each group, encoded as in sort keys."""
@@ -185,7 +185,7 @@ def _sums_of_doubles(groups: Array, values: Array, count: int) -> tuple[list[int
 
 def _questions(records: Records, models: Sequence[bytes]) -> dict[int, QuestionCounts]:
     """Count the questions of each scope."""
-    found = {scope: QuestionCounts() for scope in records.scopes}
+    by_scope = {scope: QuestionCounts() for scope in records.scopes}
     scope = records.scope
     sample_id = records.sample_ids.codes
     is_split = records.split_hashes
@@ -197,7 +197,7 @@ def _questions(records: Records, models: Sequence[bytes]) -> dict[int, QuestionC
     }
     for name, scopes in counted.items():
         for code, number in Counter(scopes.tolist()).items():
-            setattr(found[code], name, number)
+            setattr(by_scope[code], name, number)
     cells = distinct_of(records.question, records.model)
     questions = distinct_of(records.question[cells.first])
     is_answer = records.flag & ANSWERS > 0
@@ -206,11 +206,11 @@ def _questions(records: Records, models: Sequence[bytes]) -> dict[int, QuestionC
     having = count_of(questions.place, count)
     answering = count_of(questions.place[has_answers], count)
     for code, places in by_code(scope[cells.first][questions.first], np.arange(count)):
-        found[code].questions = len(places)
-        found[code].by_models = Counter(having[places].tolist())
-        found[code].by_answering = Counter(answering[places].tolist())
-    _add_repeats(records, cells.place, found, models)
-    return found
+        by_scope[code].questions = len(places)
+        by_scope[code].by_models = Counter(having[places].tolist())
+        by_scope[code].by_answering = Counter(answering[places].tolist())
+    _add_repeats(records, cells.place, by_scope, models)
+    return by_scope
 
 
 def _several(scope: Array, keys: Array, others: Array) -> Array:
@@ -220,7 +220,7 @@ def _several(scope: Array, keys: Array, others: Array) -> Array:
 
 
 def _add_repeats(
-    records: Records, cells: Array, found: dict[int, QuestionCounts], models: Sequence[bytes]
+    records: Records, cells: Array, by_scope: dict[int, QuestionCounts], models: Sequence[bytes]
 ) -> None:
     """Add the questions that a model has several records of, given the cell of each record."""
     repeated = np.flatnonzero(np.bincount(cells)[cells] > 1)
@@ -237,4 +237,4 @@ def _add_repeats(
         )
         name = models[int(records.model[places[0]])]
         outcomes = [(name, verdict) for verdict in verdicts]
-        add_repeats(found[int(records.scope[places[0]])].repeats, outcomes)
+        add_repeats(by_scope[int(records.scope[places[0]])].repeats, outcomes)

@@ -105,7 +105,7 @@ def mean_lengths(table: ScopeRecords, models: Array) -> Array:
     question = cells.question[wanted]
     total = np.bincount(question, means, table.questions)
     if (counts > 1).any():  # means of several answers are rounded
-        for number, some in by_code(question, means):
-            total[number] = math.fsum(some)
+        for number, its_means in by_code(question, means):
+            total[number] = math.fsum(its_means)
     with np.errstate(invalid="ignore"):
         return total / count_of(question, table.questions)

@@ -43,9 +43,9 @@ def find_questions(
                 first = distinct_of(*(column[places] for column in (of_hash, of_id, scopes))).first
                 places = np.sort(places[first])[:limit]
                 by_kind[kind].append((places + selection.starts[part], scopes[places]))
-    for found in by_kind.values():
-        if found:
-            numbers, scopes = map(np.concatenate, zip(*found, strict=True))
+    for matches in by_kind.values():
+        if matches:
+            numbers, scopes = map(np.concatenate, zip(*matches, strict=True))
             for scope in used_codes(scopes).tolist():
                 yield scope, numbers[scopes == scope]
             return

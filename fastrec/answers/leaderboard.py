@@ -233,7 +233,9 @@ class Leaderboard(Tabular):
         if self.left_out:
             left = counted(self.left_out, "evaluation")
             lines.append(f"{left} with fewer questions left out; `fastrec leaderboard` has all.")
-        if left_out := ", ".join(one.title for one in self.evaluations if not one.weight):
+        if left_out := ", ".join(
+            evaluation.title for evaluation in self.evaluations if not evaluation.weight
+        ):
             lines.append(
                 f"not in the mean (weight 0, scores beyond 0 and 1, or lower is better): {left_out}"
             )
@@ -343,7 +345,7 @@ def make_leaderboard(
                 weight=weight if column.in_unit and not scope.lower_is_better else 0.0,
             )
         )
-    batches = _batches(columns, [one.weight for one in evaluations])
+    batches = _batches(columns, [evaluation.weight for evaluation in evaluations])
     for together in _filled(batches):
         _estimate_cells(index, columns, together)
     rows = {row.model_id: row for batch in batches for row in batch.rows}
@@ -513,14 +515,14 @@ def _batches(columns: Sequence[_Column], weights: Sequence[float]) -> list[_Batc
 def _filled(batches: Sequence[_Batch]) -> Iterator[list[_Batch]]:
     """Put batches together as long as they have at most `compared_models` models."""
     most = current_limits().compared_models
-    some: list[_Batch] = []
+    together: list[_Batch] = []
     for batch in batches:
-        if some and sum(len(one.rows) for one in some) + len(batch.rows) > most:
-            yield some
-            some = []
-        some.append(batch)
-    if some:
-        yield some
+        if together and sum(len(earlier.rows) for earlier in together) + len(batch.rows) > most:
+            yield together
+            together = []
+        together.append(batch)
+    if together:
+        yield together
 
 
 def _estimate_cells(

@@ -40,12 +40,12 @@ def near_duplicates(texts: Sequence[str]) -> dict[int, list[int]]:
     pairs: set[tuple[int, int]] = set()
     for alike in bands.values():
         pairs.update(combinations(alike[:_MOST_ALIKE], 2))
-    found = defaultdict(list)
+    duplicates = defaultdict(list)
     for first, second in sorted(pairs):
         if _similarity(runs[first], runs[second]) >= SIMILAR:
-            found[first].append(second)
-            found[second].append(first)
-    return {number: sorted(others) for number, others in found.items()}
+            duplicates[first].append(second)
+            duplicates[second].append(first)
+    return {number: sorted(others) for number, others in duplicates.items()}
 
 
 def _runs(text: str) -> Hashes:

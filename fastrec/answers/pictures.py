@@ -155,9 +155,9 @@ def evaluations_html(
     totals = [evaluation for evaluation in stats.evaluations if evaluation.group is None]
     largest = sorted(totals, key=lambda evaluation: -evaluation.records)[:_MOST_DRAWN]
     shown = []
-    for evaluation in sorted(stats.evaluations, key=lambda one: one is not largest[0]):
+    for evaluation in sorted(stats.evaluations, key=lambda candidate: candidate is not largest[0]):
         query = query_of(evaluation)
-        is_drawn = any(evaluation is one for one in largest)
+        is_drawn = any(evaluation is large for large in largest)
         extra = {
             "characters": mean_lengths_of(index, query) if is_drawn else {},
             "cost": dict(paid.get(evaluation.evaluation_name, ())),
@@ -338,8 +338,8 @@ def calibration_pictures(
     pictures = []
     for model in find_calibration(index, confidence, queries):
         rows = [
-            (f"{one.confidence:.1%}", number_cell(one.accuracy, ".1%"), one.answers)
-            for one in model.bins
+            (f"{bin_.confidence:.1%}", number_cell(bin_.accuracy, ".1%"), bin_.answers)
+            for bin_ in model.bins
         ]
         names = " · ".join(filter(None, (getattr(model, field) for field in title)))
         if model.answers:

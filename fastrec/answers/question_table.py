@@ -104,7 +104,11 @@ class QuestionTable:
 
     def direct_like(self, other: QuestionTable) -> None:
         """Set the directions that another table of the same corpus has."""
-        lower = {(one.evaluation_name, one.metric) for one in other.scopes if one.lower_is_better}
+        lower = {
+            (theirs.evaluation_name, theirs.metric)
+            for theirs in other.scopes
+            if theirs.lower_is_better
+        }
         for number, scope in enumerate(self.scopes):
             if (without_group(scope.evaluation_name), scope.metric) in lower:
                 self.scopes[number] = replace(scope, lower_is_better=True, graded=True)
@@ -305,11 +309,11 @@ class QuestionTable:
         """How many answers of each model have the text of a query, the largest share first."""
         table = self.table(query)
         _, in_answer = self._places(query)
-        found = count_of(table.model[in_answer], len(table.models)).tolist()
+        with_phrase = count_of(table.model[in_answer], len(table.models)).tolist()
         answers = count_of(table.model, len(table.models)).tolist()
         models = [
             PhraseModel(model_id=model, found=hits, answers=number, share=hits / number)
-            for model, hits, number in zip(table.models, found, answers, strict=True)
+            for model, hits, number in zip(table.models, with_phrase, answers, strict=True)
             if model in (query.models or table.models)
         ]
         return sorted(models, key=lambda model: -model.share)

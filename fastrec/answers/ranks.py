@@ -24,14 +24,16 @@ def add_ranks(
 ) -> None:
     """Add rank ranges to the models that are not `unranked`."""
     most = current_limits().compared_models
-    for one in evaluations:
-        ranked = [model for model in one.by_model if not model.unranked]
+    for evaluation in evaluations:
+        ranked = [model for model in evaluation.by_model if not model.unranked]
         for model in ranked[most:]:
             model.unranked = f"only the first {most:,} models are tested"
         names = [model.model_id for model in ranked[:most]]
-        graded = one.by == "score"
-        sums = pair_sums(value_blocks(index, one, names, graded=graded, common=common), len(names))
-        set_ranks(ranked[:most], significant(sums, lower=graded and one.lower_is_better))
+        graded = evaluation.by == "score"
+        sums = pair_sums(
+            value_blocks(index, evaluation, names, graded=graded, common=common), len(names)
+        )
+        set_ranks(ranked[:most], significant(sums, lower=graded and evaluation.lower_is_better))
 
 
 def set_ranks(models: Iterable[Any], better: Bools) -> None:
@@ -45,13 +47,13 @@ def add_cluster_errors(
     evaluations: Sequence[EvaluationStats], index: QuestionTable, *, common: bool = False
 ) -> None:
     """Set the standard errors and intervals of models over clusters of questions."""
-    for one in evaluations:
-        one.clusters = int(index.table(one).clusters.max()) + 1
-        models = [model for model in one.by_model if model.questions]
+    for evaluation in evaluations:
+        evaluation.clusters = int(index.table(evaluation).clusters.max()) + 1
+        models = [model for model in evaluation.by_model if model.questions]
         names = [model.model_id for model in models]
         for graded in (False, True):
             means = [model.mean_score if graded else model.accuracy for model in models]
-            blocks = value_blocks(index, one, names, graded=graded, common=common)
+            blocks = value_blocks(index, evaluation, names, graded=graded, common=common)
             errors = cluster_errors(blocks, np.array(means, dtype=np.float64))
             for model, (error, effective) in zip(models, errors, strict=True):
                 if effective < model.questions:  # else the numbers over questions are exact

@@ -149,7 +149,7 @@ def find_phrase(
     selection: Selection, parts: Sequence[int], phrase: str, *, jobs: int, progress: Progress | None
 ) -> tuple[Array, Array]:
     """Find the records of some parts that have a phrase: their numbers, and where it is."""
-    found = [np.empty((0, 2), dtype=np.int64)]
+    hit_lists = [np.empty((0, 2), dtype=np.int64)]
     try:
         phrase.encode()
     except UnicodeEncodeError:  # no record has such text
@@ -157,8 +157,8 @@ def find_phrase(
     tasks = [_Task(selection.parts[part], phrase.casefold()) for part in parts]
     results = run_on_parts(_search_part, tasks, "search", jobs=jobs, progress=progress)
     for part, hits in zip(parts, results, strict=True):
-        found.append(hits + np.array([selection.starts[part], 0]))
-    numbers, places = np.concatenate(found).T
+        hit_lists.append(hits + np.array([selection.starts[part], 0]))
+    numbers, places = np.concatenate(hit_lists).T
     return numbers, places
 
 
@@ -173,14 +173,14 @@ def _search_part(task: _Task) -> Array:
 
 def _lines_with(text: bytes, needles: Sequence[bytes]) -> list[tuple[int, int]]:
     """Where lines that contain one of some needles begin and end, newline included."""
-    found = set()
+    spans = set()
     for needle in needles:
         offset = find(text, needle)
         while offset >= 0:
             beyond = text.find(b"\n", offset) + 1
-            found.add((text.rfind(b"\n", 0, offset) + 1, beyond))
+            spans.add((text.rfind(b"\n", 0, offset) + 1, beyond))
             offset = find(text, needle, beyond)
-    return sorted(found)
+    return sorted(spans)
 
 
 def _hits(task: _Task) -> Iterator[tuple[int, int]]:
@@ -198,8 +198,8 @@ def _hits(task: _Task) -> Iterator[tuple[int, int]]:
             asked = record["input"]["raw"]
             references = record["input"]["reference"]
             texts = [asked, references] if isinstance(references, str) else [asked, *references]
-            place = IN_INPUT * any(phrase in one.casefold() for one in texts)
-            place |= IN_ANSWER * any(phrase in one.casefold() for one in said(record))
+            place = IN_INPUT * any(phrase in piece.casefold() for piece in texts)
+            place |= IN_ANSWER * any(phrase in piece.casefold() for piece in said(record))
             if place:
                 yield lines + position, place
         lines += text.count(b"\n")

@@ -94,7 +94,11 @@ class Records:
     def split_hashes(self) -> Array:
         """Whether the hash of each record is split."""
         evaluations = self.selection.summary.evaluations
-        names = {(one.evaluation_name, one.metric) for one in evaluations if one.split_hashes}
+        names = {
+            (evaluation.evaluation_name, evaluation.metric)
+            for evaluation in evaluations
+            if evaluation.split_hashes
+        }
         nothing = np.zeros(len(self.hash), dtype=np.bool_)
         if not names:
             return nothing
@@ -133,10 +137,10 @@ class Records:
     def where(self, chosen: Array) -> Records:
         """Some of these records, with the same questions."""
         arrays = {name: getattr(self, name)[chosen] for name in _ARRAYS}
-        made = copy(self)
-        made.__dict__.update(arrays)
-        made.__dict__.pop("sample_ids", None)
-        return made
+        subset = copy(self)
+        subset.__dict__.update(arrays)
+        subset.__dict__.pop("sample_ids", None)
+        return subset
 
     def of_scope(self, scope: int) -> ScopeRecords:
         """The records of a scope; they are kept."""
@@ -333,7 +337,7 @@ class RecordsOfScopes:
 def records_by_scope(selection: Selection) -> list[int]:
     """How many records each scope has."""
     if selection.is_whole:
-        return [one.records for one in selection.summary.evaluations]
+        return [evaluation.records for evaluation in selection.summary.evaluations]
     counts = np.zeros(len(selection.scopes), dtype=np.int64)
     for part in range(len(selection.parts)):
         counts += np.bincount(selection.members(part).scopes, minlength=len(counts))

@@ -90,7 +90,8 @@ class Selection:
         # The number of the first record of each part, and of one after the last record.
         self.starts = np.cumsum([0, *(part.entry.records for part in self.parts)])
         self.scopes: list[ScopeName] = [
-            (one.evaluation_name, one.metric) for one in self.summary.evaluations
+            (evaluation.evaluation_name, evaluation.metric)
+            for evaluation in self.summary.evaluations
         ]
         self.is_whole = True
         # By number: the cluster of the question of a record, if questions come in clusters.
@@ -233,13 +234,13 @@ class Selection:
         """The numbers of the parts that may have records of evaluations between two names."""
         if self.manifest.sort_fields[0] != "evaluation_name":
             return range(len(self.parts))
-        found = [
+        numbers = [
             number
             for number, part in enumerate(self.parts)
             if part.entry.first.evaluation_name <= highest
             and part.entry.last.evaluation_name >= lowest
         ]
-        return range(found[0], found[-1] + 1) if found else range(0)
+        return range(numbers[0], numbers[-1] + 1) if numbers else range(0)
 
     def by_part(self, numbers: Array) -> Iterator[tuple[int, Array]]:
         """Split the numbers of records, in ascending order: a part, and positions in it."""
@@ -256,8 +257,8 @@ class Selection:
     def read(self, numbers: Array, decode: Callable[[bytes], Read]) -> list[Read]:
         """Read something of the lines of some records, given their numbers in any order."""
         order = np.argsort(numbers, kind="stable")
-        found = list(map(decode, self.lines(numbers[order])))
-        return [found[rank] for rank in ranks_of(order).tolist()]
+        values = list(map(decode, self.lines(numbers[order])))
+        return [values[rank] for rank in ranks_of(order).tolist()]
 
     def gather(self, name: str, numbers: Array) -> Array:
         """The values of a column in some records, given by number."""
@@ -287,11 +288,11 @@ class Selection:
         """Collect values of records, given by number, from the columns of their parts."""
         is_in_order = bool((numbers[1:] >= numbers[:-1]).all())
         order = slice(None) if is_in_order else np.argsort(numbers)
-        found = [
+        collected = [
             collect(self.columns(part), positions)
             for part, positions in self.by_part(numbers[order])
         ]
-        in_order = np.concatenate(found) if found else np.array([], dtype=np.int64)
+        in_order = np.concatenate(collected) if collected else np.array([], dtype=np.int64)
         if is_in_order:
             return in_order
         values = np.empty_like(in_order)
@@ -331,9 +332,9 @@ class Selection:
         tasks = []
         for number, part in enumerate(self.parts):
             positions = self.members(number).positions
-            found = {group: self._field(number, group, positions) for group in groups}
-            known.append({group: field for group, field in found.items() if field})
-            if unread := [group for group in found if not found[group]]:
+            by_group = {group: self._field(number, group, positions) for group in groups}
+            known.append({group: field for group, field in by_group.items() if field})
+            if unread := [group for group in by_group if not by_group[group]]:
                 tasks.append(_FieldTask(part, number, positions, unread))
         for task, fields in self._run(_read_fields, tasks):
             known[task.number] |= fields
@@ -442,14 +443,14 @@ def check_numbers(selection: Selection, numbers: Iterable[int]) -> Array:
 
     UsageError if they are not those of records, in ascending order.
     """
-    found = numbers if isinstance(numbers, np.ndarray) else np.array(list(numbers))
+    array = numbers if isinstance(numbers, np.ndarray) else np.array(list(numbers))
     last = selection.starts[-1] - 1
-    is_right = found.dtype.kind in "iu" and (found[1:] >= found[:-1]).all()
-    if found.size and not (is_right and found[0] >= 0 and found[-1] <= last):
+    is_right = array.dtype.kind in "iu" and (array[1:] >= array[:-1]).all()
+    if array.size and not (is_right and array[0] >= 0 and array[-1] <= last):
         raise UsageError(
             f"the numbers of records are integers from 0 to {last:,} in ascending order"
         )
-    return found.astype(np.int64)
+    return array.astype(np.int64)
 
 
 def has_column(columns: PartColumns, name: str) -> bool:
@@ -544,11 +545,11 @@ def check_known_fields(
     if filters.where or paths:
         from fastrec.normalize.inputs import check_fields  # noqa: PLC0415 - few conditions need it
 
-        parts = [shard_at(part.path) for one in selections for part in one.parts]
+        parts = [shard_at(part.path) for selection in selections for part in selection.parts]
         check_fields(
             parts,
             filters.where,
             paths,
-            lacks=lambda key: all(one.reader.lacks(key) for one in selections),
+            lacks=lambda key: all(selection.reader.lacks(key) for selection in selections),
             nothing_matches=nothing_matches,
         )

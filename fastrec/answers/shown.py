@@ -233,15 +233,15 @@ def _add(
 
     `repeats` counts the records of each conversation and metric.
     """
-    found = transcript_of(answer.line)
+    transcript = transcript_of(answer.line)
     shown = filled(
         ShownAnswer,
         answer,
-        trial=trial_of(answer, found),
+        trial=trial_of(answer, transcript),
         verdicts=[],
-        prompt=found.prompt if found.prompt != question.prompt else None,
-        choices=found.choices if found.choices != question.choices else None,
-        turns=found.turns,
+        prompt=transcript.prompt if transcript.prompt != question.prompt else None,
+        choices=transcript.choices if transcript.choices != question.choices else None,
+        turns=transcript.turns,
     )
     same = spell(
         (
@@ -256,4 +256,4 @@ def _add(
     # Repeats have the same metric, so they stay apart even if their conversations are the same.
     number = repeats[same, answer.metric]
     repeats[same, answer.metric] += 1
-    answers.setdefault((same, number), shown).verdicts.append(filled(Verdict, answer, found))
+    answers.setdefault((same, number), shown).verdicts.append(filled(Verdict, answer, transcript))

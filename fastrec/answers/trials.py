@@ -35,7 +35,7 @@ def read_trials(
     lines: Iterable[bytes | None] = repeat(None, len(places))
     if texts:
         lines = table.selection.lines(table.number[places])
-    found: dict[tuple[int, int], list[tuple[Any, Trial]]] = {}
+    by_cell: dict[tuple[int, int], list[tuple[Any, Trial]]] = {}
     for question, model, flag, score, line in zip(
         *(column[places].tolist() for column in columns), lines, strict=True
     ):
@@ -45,11 +45,14 @@ def read_trials(
             record = decoded(line)
             order = _order(record)
             output = fingerprint(list(said(record)))
-            extracted = [one["extracted_value"] for one in record.get("answer_attribution") or ()]
+            extracted = [
+                attribution["extracted_value"]
+                for attribution in record.get("answer_attribution") or ()
+            ]
             answer = fingerprint(extracted) if any(extracted) else output
             trial = Trial(flag, score, answer, output, trial_of(record))
-        found.setdefault((question, model), []).append((order, trial))
-    return {key: _in_order(trials) for key, trials in found.items()}
+        by_cell.setdefault((question, model), []).append((order, trial))
+    return {key: _in_order(trials) for key, trials in by_cell.items()}
 
 
 def _in_order(trials: list[tuple[Any, Trial]]) -> list[Trial]:

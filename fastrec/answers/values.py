@@ -106,11 +106,13 @@ def trials_of(index: QuestionTable, query: Query) -> dict[str, _Trials]:
     if index.scope(query) is None:
         return {}
     table = index.table(query)
-    found: dict[str, _Trials] = {table.names[number]: {} for number in index.ids(query).tolist()}
+    by_question: dict[str, _Trials] = {
+        table.names[number]: {} for number in index.ids(query).tolist()
+    }
     trials = read_trials(table, np.flatnonzero(index.chosen(query)))
     for (number, model), own in trials.items():
-        found[table.names[number]][table.models[model]] = own
-    return found
+        by_question[table.names[number]][table.models[model]] = own
+    return by_question
 
 
 def judged_pairs(index: QuestionTable, first: Query, second: Query) -> Iterator[_Judged]:
@@ -136,8 +138,8 @@ def judged_pairs(index: QuestionTable, first: Query, second: Query) -> Iterator[
 
 def _matched(name: str, first: _Trials, second: _Trials) -> Iterator[_Judged]:
     for model in {**first, **second}:
-        for one, other in match_trials(first.get(model, ()), second.get(model, ())):
-            yield name, model, one, other
+        for trial, other in match_trials(first.get(model, ()), second.get(model, ())):
+            yield name, model, trial, other
 
 
 def _split_name(index: QuestionTable, query: Query, name: str) -> str:
@@ -175,8 +177,8 @@ def reduce_repeats(index: QuestionTable, repeats: RepeatsAs) -> list[EvaluationS
         models: list[ModelSummary] = []
         step = max(_REDUCED_CELLS // evaluation.questions, 1)
         for start in range(0, len(evaluation.by_model), step):
-            some = evaluation.by_model[start : start + step]
-            names = [model.model_id for model in some]
+            batch = evaluation.by_model[start : start + step]
+            names = [model.model_id for model in batch]
             shares, scores = (
                 zip(
                     *value_rows(index, query, names, graded=by_score, repeats=repeats).values(),
@@ -184,9 +186,11 @@ def reduce_repeats(index: QuestionTable, repeats: RepeatsAs) -> list[EvaluationS
                 )
                 for by_score in (False, graded)
             )
-            models += map(_reduced, some, shares, scores, counts[start : start + step])
+            models += map(_reduced, batch, shares, scores, counts[start : start + step])
         reduced.append(msgspec.structs.replace(evaluation, graded=graded, by_model=models))
-    if reduced and not any(model.questions_answered for one in reduced for model in one.by_model):
+    if reduced and not any(
+        model.questions_answered for summary in reduced for model in summary.by_model
+    ):
         raise NoMatchError(
             f"no model has {counted(repeats.k, 'answer')} to a question, which {repeats} needs"
         )

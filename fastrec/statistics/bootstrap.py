@@ -24,7 +24,7 @@ def draw_means(sums: Array, counts: Array, seed: int) -> Array:
     known: dict[bytes, int] = {}  # Many models have answered the same questions.
     of_model = [known.setdefault(column.tobytes(), len(known)) for column in counts.T]
     number = counts[:, [of_model.index(column) for column in range(len(known))]]
-    found = []
+    means = []
     step = max(_CELLS // max(bundles, 1), 1)
     for start in range(0, DRAWS, step):
         size = min(step, DRAWS - start)
@@ -36,8 +36,8 @@ def draw_means(sums: Array, counts: Array, seed: int) -> Array:
             .astype(np.float64)
         )
         with np.errstate(all="ignore"):
-            found.append((times @ sums) / (times @ number)[:, of_model])
-    return _rounded(np.concatenate(found))
+            means.append((times @ sums) / (times @ number)[:, of_model])
+    return _rounded(np.concatenate(means))
 
 
 def _rounded(draws: Array) -> Array:

@@ -50,25 +50,25 @@ class Calibration(msgspec.Struct):
 
 
 def calibrate(
-    name: tuple[str, str | None, str], found: Sequence[tuple[float | None, bool]]
+    name: tuple[str, str | None, str], answers: Sequence[tuple[float | None, bool]]
 ) -> Calibration:
     """Compute the calibration of a model (evaluation, metric, model) from confidences and verdicts.
 
     >>> calibrate(("e", None, "m"), [(0.9, True), (0.9, True), (0.8, False), (None, True)]).ece
     0.3333333333333333
     """
-    known = [(value, right) for value, right in found if value is not None and 0 <= value <= 1]
+    known = [(value, right) for value, right in answers if value is not None and 0 <= value <= 1]
     groups: list[list[tuple[float, bool]]] = [[] for _ in range(_BINS)]
     for value, right in known:
         groups[min(int(value * _BINS), _BINS - 1)].append((value, right))
-    bins = [Bin(len(some), *_means(some)) for some in groups if some]
+    bins = [Bin(len(group), *_means(group)) for group in groups if group]
     number = len(known)
     confidence, accuracy = _means(known) if known else (None, None)
-    distances = (one.answers * abs(one.confidence - one.accuracy) for one in bins)
+    distances = (bin_.answers * abs(bin_.confidence - bin_.accuracy) for bin_ in bins)
     return Calibration(
         *name,
         answers=number,
-        left_out=len(found) - number,
+        left_out=len(answers) - number,
         confidence=confidence,
         accuracy=accuracy,
         ece=math.fsum(distances) / number if known else None,
@@ -77,7 +77,7 @@ def calibrate(
     )
 
 
-def _means(some: Sequence[tuple[float, bool]]) -> tuple[float, float]:
-    return math.fsum(value for value, _ in some) / len(some), sum(right for _, right in some) / len(
-        some
-    )
+def _means(answers: Sequence[tuple[float, bool]]) -> tuple[float, float]:
+    return math.fsum(value for value, _ in answers) / len(answers), sum(
+        right for _, right in answers
+    ) / len(answers)

@@ -75,8 +75,8 @@ def discriminations(scores: Array) -> Array:
             for values in (scores, rest)
         )
         spread = np.sqrt((x**2).sum(axis=0) * (y**2).sum(axis=0))
-        found = np.where(spread > 0, (x * y).sum(axis=0) / spread, np.nan)
-    return np.clip(found, -1.0, 1.0)
+        correlations = np.where(spread > 0, (x * y).sum(axis=0) / spread, np.nan)
+    return np.clip(correlations, -1.0, 1.0)
 
 
 def wrong_key_p_values(scores: Array, seed: int = 0) -> Array:

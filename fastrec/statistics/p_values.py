@@ -116,8 +116,8 @@ def incomplete_beta(x: Array, a: Array, b: Array) -> Array:
             has_converged &= is_small
         if has_converged.all():
             break
-    found = front * fraction / a
-    return np.where(mirrored, 1 - found, found)
+    integral = front * fraction / a
+    return np.where(mirrored, 1 - integral, integral)
 
 
 def _lgamma(values: Array) -> Array:

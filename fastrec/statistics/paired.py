@@ -95,11 +95,11 @@ def compare_series(
     """
     listed = list(map(list, series))
     counts = list(map(Counter, listed))
-    found = [_pair_differences(pairs, graded=graded) for pairs in counts]
-    tested = found
+    differences = [_pair_differences(pairs, graded=graded) for pairs in counts]
+    tested = differences
     if clusters is not None:
         tested = [_cluster_differences(pairs, clusters, graded=graded) for pairs in listed]
-    numbers = zip(counts, found, tested, p_values_of(tested), strict=True)
+    numbers = zip(counts, differences, tested, p_values_of(tested), strict=True)
     return [_paired(*of_series, detect, graded=graded) for of_series in numbers]
 
 
@@ -139,7 +139,7 @@ def differences_of(sizes: Counter[Fraction], questions: int) -> Differences:
 
 def _paired(
     pairs: Counter[_Pair],
-    found: Differences,
+    differences: Differences,
     tested: Differences,
     p: float,
     detect: float | None,
@@ -147,27 +147,28 @@ def _paired(
     graded: bool,
 ) -> Paired:
     only_first, only_second = (
-        sum(number for pair, number in pairs.items() if pair[side] is not None) - found.questions
+        sum(number for pair, number in pairs.items() if pair[side] is not None)
+        - differences.questions
         for side in (0, 1)
     )
-    if not found.questions:
+    if not differences.questions:
         return Paired(0, only_first, only_second, 0, 0, None, None, None, None, None, None, None)
     firsts, seconds = (
         [(pair[side], number) for pair, number in pairs.items() if None not in pair]
         for side in (0, 1)
     )
     return Paired(
-        found.questions,
+        differences.questions,
         only_first,
         only_second,
-        found.rose,
-        found.fell,
-        _mean(firsts, found.questions, graded=graded),
-        _mean(seconds, found.questions, graded=graded),
-        to_double(found.total / found.questions),
+        differences.rose,
+        differences.fell,
+        _mean(firsts, differences.questions, graded=graded),
+        _mean(seconds, differences.questions, graded=graded),
+        to_double(differences.total / differences.questions),
         tested.test,
         p,
-        *power(tested, graded=graded, all_questions=found.questions, detect=detect),
+        *power(tested, graded=graded, all_questions=differences.questions, detect=detect),
         tested.questions,
     )
 
@@ -202,7 +203,7 @@ class Power(NamedTuple):
 
 
 def power(
-    found: Differences,
+    differences: Differences,
     *,
     graded: bool,
     all_questions: int | None = None,
@@ -210,7 +211,7 @@ def power(
 ) -> Power:
     """What a test of these questions detects, and the chance to find a difference of `detect`.
 
-    `found` are the differences of questions, or of clusters of `all_questions`.
+    `differences` are those of questions, or of clusters of `all_questions`.
 
     The mean of the squares of differences is the discordance: of single answers, the share of
     questions on which only one of both is right. It stays as observed, or is as large as a
@@ -222,17 +223,17 @@ def power(
     Uniform differences have the unit of their size, and the exact McNemar test of them needs half a
     question more. Without any difference, the size is 1, but unknown if scores are `graded`.
     """
-    questions = found.questions
+    questions = differences.questions
     per_cluster = Fraction(all_questions or questions, questions or 1)
-    if found.test == "mcnemar":
+    if differences.test == "mcnemar":
         step = 0.5
-        unit = found.largest or Fraction(not graded)
+        unit = differences.largest or Fraction(not graded)
     else:
         step = 0.0
-        unit = Fraction(2) ** scale_of(found.squares)
+        unit = Fraction(2) ** scale_of(differences.squares)
     if not unit:
         return Power()
-    discordance = to_double(found.squares / unit**2 / questions)
+    discordance = to_double(differences.squares / unit**2 / questions)
 
     def terms(difference: float, number: int) -> tuple[float, float]:
         """The two terms of the sum above for some questions, the second one without z."""
@@ -253,8 +254,8 @@ def power(
 
     def needed(difference: float) -> int | None:
         for_p, deviation = terms(difference, 1)
-        one = for_p + _Z_POWER * deviation
-        root = (one + math.sqrt(one * one + 4 * difference * step)) / (2 * difference)
+        linear = for_p + _Z_POWER * deviation
+        root = (linear + math.sqrt(linear * linear + 4 * difference * step)) / (2 * difference)
         if root >= _MOST_ROOT:
             return None
         return math.ceil(max(math.ceil(root**2), _FEWEST) * per_cluster)
@@ -266,7 +267,7 @@ def power(
         while low < (middle := (low + high) / 2) < high:
             low, high = (low, middle) if finds(middle) else (middle, high)
         detectable = to_double(Fraction(high) * unit / per_cluster)
-    observed = abs(to_double(found.total / unit / questions))
+    observed = abs(to_double(differences.total / unit / questions))
     of_observed = needed(observed) if observed else None
     if detect is None:
         return Power(detectable, of_observed)

@@ -126,7 +126,7 @@ class _Sizes:
         """
         return self._largest - self._smallest <= _SAME_SIZE * self._largest
 
-    def found(self) -> tuple[Array, Bools]:
+    def changes(self) -> tuple[Array, Bools]:
         """The number of differences, and whether they are uniform."""
         uniform = np.triu(self._is_uniform())
         return self._changed + self._changed.T, uniform | uniform.T
@@ -208,7 +208,9 @@ def pair_sums(blocks: Iterable[tuple[Array, Array]], models: int) -> PairSums:
             firsts += sums
             squared += (sums - sums.T) ** 2 / 2
     squares = np.maximum(squared + squared.T - 2 * products, 0.0)
-    changed, uniform = sizes.found() if sizes else (squares, np.ones_like(squares, dtype=np.bool_))
+    changed, uniform = (
+        sizes.changes() if sizes else (squares, np.ones_like(squares, dtype=np.bool_))
+    )
     total = firsts - firsts.T
     size = questions / max(units, 1)
     return PairSums(clusters, changed, total, squares, uniform, exponent, size)

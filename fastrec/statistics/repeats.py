@@ -42,11 +42,11 @@ class Trial(NamedTuple):
 
 
 def match_trials(
-    ones: Iterable[Trial], others: Iterable[Trial]
+    trials: Iterable[Trial], others: Iterable[Trial]
 ) -> Iterator[tuple[Trial | None, Trial | None]]:
     """Pair the verdicts of two metrics on the same answers of a model to a question.
 
-    None for what one has not judged.
+    None for what a metric has not judged.
 
     Two records are about the same answer if no field says that they are of different trials, and if
     such a field or the output is the same. Those with the same output and trial are paired first,
@@ -56,29 +56,29 @@ def match_trials(
     for other in others:
         waiting.setdefault((other.output, other.number), []).append(other)
     unpaired = []
-    for one in ones:
-        same = waiting.get((one.output, one.number))
+    for trial in trials:
+        same = waiting.get((trial.output, trial.number))
         if same:
-            yield one, same.pop(0)
+            yield trial, same.pop(0)
         else:
-            unpaired.append(one)
+            unpaired.append(trial)
     left = [other for same in waiting.values() for other in same]
-    pairs = [(one, other) for one in unpaired for other in left if _may_be_same(one, other)]
+    pairs = [(trial, other) for trial in unpaired for other in left if _may_be_same(trial, other)]
     paired = set()
-    for one, other in sorted(pairs, key=lambda pair: pair[0].output != pair[1].output):
-        if id(one) not in paired and id(other) not in paired:
-            paired |= {id(one), id(other)}
-            yield one, other
-    yield from ((one, None) for one in unpaired if id(one) not in paired)
+    for trial, other in sorted(pairs, key=lambda pair: pair[0].output != pair[1].output):
+        if id(trial) not in paired and id(other) not in paired:
+            paired |= {id(trial), id(other)}
+            yield trial, other
+    yield from ((trial, None) for trial in unpaired if id(trial) not in paired)
     yield from ((None, other) for other in left if id(other) not in paired)
 
 
-def _may_be_same(one: Trial, other: Trial) -> bool:
-    mine = dict(one.number)
+def _may_be_same(trial: Trial, other: Trial) -> bool:
+    mine = dict(trial.number)
     theirs = dict(other.number)
     common = mine.keys() & theirs.keys()
     return all(mine[name] == theirs[name] for name in common) and (
-        bool(common) or one.output == other.output
+        bool(common) or trial.output == other.output
     )
 
 
@@ -98,13 +98,13 @@ class RepeatsAs(msgspec.Struct, frozen=True):
         return self.kind not in ("mean", "first")
 
     def answers(self, trials: Iterable[Trial]) -> list[Trial]:
-        return [one for one in trials if one.flag != ERROR or self.errors_as_wrong]
+        return [trial for trial in trials if trial.flag != ERROR or self.errors_as_wrong]
 
     def value(self, trials: Iterable[Trial], *, graded: bool) -> Fraction | None:
         """The value of a model on a question; None without answers, or with too few."""
         answers = self.answers(trials)
         number = len(answers)
-        right = sum(one.flag == RIGHT for one in answers)
+        right = sum(trial.flag == RIGHT for trial in answers)
         if number < max(self.k, 1):
             return None
         if self.kind == "pass@":
@@ -116,8 +116,8 @@ class RepeatsAs(msgspec.Struct, frozen=True):
         if self.kind == "first":
             answers = answers[:1]
         if not graded:
-            return Fraction(sum(one.flag == RIGHT for one in answers), len(answers))
-        return mean_score(0.0 if one.flag == ERROR else one.score for one in answers)
+            return Fraction(sum(trial.flag == RIGHT for trial in answers), len(answers))
+        return mean_score(0.0 if trial.flag == ERROR else trial.score for trial in answers)
 
 
 MEAN = RepeatsAs()
@@ -128,8 +128,8 @@ def _majority(answers: Sequence[Trial]) -> bool:
 
     If its verdicts differ, most of them must be right.
     """
-    (first, votes), *others = Counter(one.answer for one in answers).most_common(2)
-    right = sum(one.flag == RIGHT for one in answers if one.answer == first)
+    (first, votes), *others = Counter(trial.answer for trial in answers).most_common(2)
+    right = sum(trial.flag == RIGHT for trial in answers if trial.answer == first)
     return 2 * right > votes and all(count < votes for _, count in others)
 
 
@@ -139,13 +139,13 @@ def parse_repeats(text: str, *, errors_as_wrong: bool = False) -> RepeatsAs:
     >>> str(parse_repeats("pass^4"))
     'pass^4'
     """
-    found = re.fullmatch(r"(mean|majority|first)|(pass[@^])([1-9][0-9]{0,3})", text)
-    if not found:
+    match = re.fullmatch(r"(mean|majority|first)|(pass[@^])([1-9][0-9]{0,3})", text)
+    if not match:
         raise UsageError(
             "--repeats-as must be mean, pass@K, pass^K, majority or first, with a number K, not "
             f"{text!r}"
         )
-    return RepeatsAs(found[1] or found[2], int(found[3] or 1), errors_as_wrong)
+    return RepeatsAs(match[1] or match[2], int(match[3] or 1), errors_as_wrong)
 
 
 def parse_series(text: str, *, errors_as_wrong: bool = False) -> list[RepeatsAs]:

@@ -129,7 +129,7 @@ def count_lists(
             )
             targets = [target for _, target in sorted(engine.run(_partition, several))]
             lists = [[f"{target}-{at:03d}" for target in targets] for at in range(partitions)]
-        tasks += [CountTask(some, rule, group) for some in lists]
+        tasks += [CountTask(listed, rule, group) for listed in lists]
     for at, counted in engine.run(count, tasks):
         task = tasks[at]
         yield task.group, counted
@@ -193,12 +193,12 @@ def census_of_part(
     for first, end in keys.groups():
         key = scopes[first], hashes[first], sample_ids[first]
         group = models[first:end], evaluation_ids[first:end], outcomes[first:end]
-        found = records.setdefault(key, group)
-        if found is not group:
-            found[0].extend(group[0])
-            found[1].extend(group[1])
-            found[2].extend(group[2])
-    rows = [(*key, *_counts(*found), _pack((*found, ()))) for key, found in records.items()]
+        known = records.setdefault(key, group)
+        if known is not group:
+            known[0].extend(group[0])
+            known[1].extend(group[1])
+            known[2].extend(group[2])
+    rows = [(*key, *_counts(*columns), _pack((*columns, ()))) for key, columns in records.items()]
     by_hash = sorted(rows)
     if contradictions:
         affected = {
@@ -340,12 +340,14 @@ def find_several(
         *_, identities, records, _ = rows[0]
         if len(rows) == 1 and identities == records:
             continue
-        found: dict[tuple[bytes, bytes], dict[bytes, list[int | None]]] = {}
+        by_identity: dict[tuple[bytes, bytes], dict[bytes, list[int | None]]] = {}
         for row in rows:
             models, evaluation_ids, _, numbers = _unpack(row[7])
             numbers = numbers or [None] * len(models)
             for model, evaluation_id, number in zip(models, evaluation_ids, numbers, strict=True):
-                found.setdefault((model, evaluation_id), {}).setdefault(row[2], []).append(number)
-        for (model, evaluation_id), by_hash in sorted(found.items()):
+                by_identity.setdefault((model, evaluation_id), {}).setdefault(row[2], []).append(
+                    number
+                )
+        for (model, evaluation_id), by_hash in sorted(by_identity.items()):
             if sum(map(len, by_hash.values())) > 1:
                 yield SeveralRecords((evaluation, sample_id, model, evaluation_id), by_hash)

@@ -43,12 +43,12 @@ def filled(kind: type[_Filled], /, *sources: Any, **values: Any) -> _Filled:
 
     The first source counts.
     """
-    found = {
+    fields = {
         name: getattr(source, name)
         for source in reversed(sources)
         for name in _common_fields(kind, source.__class__)
     }
-    return kind(**found | values)
+    return kind(**fields | values)
 
 
 @cache
@@ -407,10 +407,10 @@ class Summary(Tabular, kw_only=True):
     @classmethod
     def from_json(cls, data: bytes) -> Summary:
         """MsgspecError if it is not a summary, or has another format."""
-        found = msgspec.json.decode(data, type=_Format).format
-        if isinstance(found, int) and found != _SUMMARY_FORMAT:
+        format_ = msgspec.json.decode(data, type=_Format).format
+        if isinstance(format_, int) and format_ != _SUMMARY_FORMAT:
             raise msgspec.ValidationError(
-                f"its format is {found}, and this version of fastrec reads {_SUMMARY_FORMAT}"
+                f"its format is {format_}, and this version of fastrec reads {_SUMMARY_FORMAT}"
             )
         return msgspec.json.decode(data, type=cls)
 

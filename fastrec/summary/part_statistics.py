@@ -134,7 +134,7 @@ class RepeatsRule(msgspec.Struct, frozen=True):
         fields = several.key_fields(without_contradictions=self.without_contradictions)
         if len(fields) < 2:
             return []
-        keys = sorted(join_key(some, self.sort_fields) for some in fields)
+        keys = sorted(join_key(key_fields, self.sort_fields) for key_fields in fields)
         return keys[1:] if self.mode == "first" else keys
 
 

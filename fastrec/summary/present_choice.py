@@ -155,18 +155,18 @@ def matching_scopes(
     """
     check_choice("metrics", metrics, METRICS)
     check_patterns("evaluation", filters.evaluation, {scope.evaluation_name for scope in scopes})
-    found = [scope for scope in scopes if filters.accepts_evaluation(scope.evaluation_name)]
-    where = " of the chosen evaluations" if len(found) < len(scopes) else ""
-    check_patterns("metric", filters.metric, {scope.metric or "" for scope in found}, where)
-    found = [scope for scope in found if filters.accepts_metric(scope.metric)]
+    matching = [scope for scope in scopes if filters.accepts_evaluation(scope.evaluation_name)]
+    where = " of the chosen evaluations" if len(matching) < len(scopes) else ""
+    check_patterns("metric", filters.metric, {scope.metric or "" for scope in matching}, where)
+    matching = [scope for scope in matching if filters.accepts_metric(scope.metric)]
     if metrics == "judgements" and not filters.metric:
-        judged = {scope.evaluation_name for scope in found if scope.kind == "judgement"}
-        found = [
+        judged = {scope.evaluation_name for scope in matching if scope.kind == "judgement"}
+        matching = [
             scope
-            for scope in found
+            for scope in matching
             if scope.kind == "judgement" or scope.evaluation_name not in judged
         ]
-    models = {model for scope in found for model in models_of(scope)}
+    models = {model for scope in matching for model in models_of(scope)}
     for pattern in [pattern for pattern in filters.model if not matches_one(pattern, models)]:
         elsewhere = {
             scope.evaluation_name for scope in scopes if matches_one(pattern, models_of(scope))
@@ -178,7 +178,7 @@ def matching_scopes(
                 f"models of other evaluations: {listed(sorted(elsewhere))}"
             )
     check_patterns("model", filters.model, models)
-    chosen = [(scope, set(filter(filters.accepts_model, models_of(scope)))) for scope in found]
+    chosen = [(scope, set(filter(filters.accepts_model, models_of(scope)))) for scope in matching]
     chosen = [(scope, names) for scope, names in chosen if names]
     if scopes and not chosen:
         names = {

@@ -416,12 +416,12 @@ def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 
 
 def about(evaluation: EvaluationStats) -> str:
-    some = evaluation.chosen < evaluation.models
+    is_subset = evaluation.chosen < evaluation.models
     counts = [counted(evaluation.records, "record")]
     if evaluation.errors:
         counts.append(counted(evaluation.errors, "error"))
     counts.append(
-        f"{f'{evaluation.chosen:,} of ' if some else ''}{counted(evaluation.models, 'model')}"
+        f"{f'{evaluation.chosen:,} of ' if is_subset else ''}{counted(evaluation.models, 'model')}"
     )
     counts.append(counted(evaluation.questions, "question"))
     if evaluation.clusters is not None:
@@ -429,7 +429,7 @@ def about(evaluation: EvaluationStats) -> str:
     if not evaluation.answering:
         counts.append("no answers")
     elif evaluation.common_questions is not None:
-        everyone = f"all {'these ' if some else ''}models"
+        everyone = f"all {'these ' if is_subset else ''}models"
         if evaluation.answering < evaluation.chosen:
             several = evaluation.answering > 1
             everyone = (
@@ -456,10 +456,10 @@ def repeats_in_words(repeats_as: str) -> list[str]:
             "extracted, or else the output."
         )
         return [first, "If two answers are as frequent, the question counts as wrong."]
-    some = "at least one" if "@" in repeats_as else "all"
+    how_many = "at least one" if "@" in repeats_as else "all"
     number = counted(int(repeats_as[5:]), "answer")
     first = (
-        f"{repeats_as}: the chance that {some} of {number} to a question would be right, "
+        f"{repeats_as}: the chance that {how_many} of {number} to a question would be right, "
         "estimated without bias"
     )
     return [first, f"from all of its answers. Questions with fewer than {number} do not count."]

@@ -222,14 +222,14 @@ def body_digest(text: bytes | memoryview) -> bytes:
 def _without_kept_label(line: bytes) -> bytes:
     """Remove a `schema_version` from `metadata`, and `metadata` if nothing else is in it."""
     end = line.rfind(b',"metadata":{')
-    found = _METADATA.match(line, end) if end >= 0 else None
-    if found is None:
+    match = _METADATA.match(line, end) if end >= 0 else None
+    if match is None:
         return line
-    metadata = msgspec.json.decode(found[1], type=dict[str, str])
+    metadata = msgspec.json.decode(match[1], type=dict[str, str])
     if metadata.pop("schema_version", None) is None:
         return line
     rest = b',"metadata":' + msgspec.json.encode(metadata) if metadata else b""
-    return line[:end] + rest + line[found.end(1) :]
+    return line[:end] + rest + line[match.end(1) :]
 
 
 def write_bodies(
@@ -252,19 +252,19 @@ def find_same_run(
     total = SameRunCounts()
     rule = path, sort_fields
     lists = count_lists(_count, rule, [prefixes], (_LIST,), directory=directory, engine=engine)
-    for _, found in lists:
-        total += found
+    for _, counts in lists:
+        total += counts
     return total
 
 
 def _count(task: CountTask) -> SameRunCounts:
     path, _ = task.rule
-    found = SameRunCounts()
-    found.superseded = write_superseded(path, _superseded(task, found))
-    return found
+    counts = SameRunCounts()
+    counts.superseded = write_superseded(path, _superseded(task, counts))
+    return counts
 
 
-def _superseded(task: CountTask, found: SameRunCounts) -> Iterator[tuple[bytes, bytes]]:
+def _superseded(task: CountTask, counts: SameRunCounts) -> Iterator[tuple[bytes, bytes]]:
     """Yield the superseded records that a part cannot drop by itself, and count all of them."""
     _, sort_fields = task.rule
     split = key_splitter(sort_fields)
@@ -276,6 +276,6 @@ def _superseded(task: CountTask, found: SameRunCounts) -> Iterator[tuple[bytes, 
             continue
         scope, _, model, kept_id, _ = split(kept)
         _, _, _, dropped_id, _ = split(key)
-        found.add((split_scope(scope)[0], text_of(model), text_of(kept_id), text_of(dropped_id)))
+        counts.add((split_scope(scope)[0], text_of(model), text_of(kept_id), text_of(dropped_id)))
         if key != kept:  # a part drops records of equal keys by itself
             yield key, digest

@@ -112,13 +112,13 @@ def add_repeats(
         answers_of[model] = len(answers)
         if len(outcomes) == 1:
             continue
-        found = repeats[model]
+        of_model = repeats[model]
         if len(answers) == len(outcomes):
-            found.without_errors[len(answers)].add(answers)
+            of_model.without_errors[len(answers)].add(answers)
         else:
-            found.records[len(outcomes)].add(outcomes)
+            of_model.records[len(outcomes)].add(outcomes)
             if len(answers) > 1:
-                found.answers[len(answers)].add(answers)
+                of_model.answers[len(answers)].add(answers)
     return answers_of
 
 
