@@ -55,10 +55,10 @@ def read_rows(path: str, what: str) -> list[Fields]:
         if not part.strip():
             continue
         with explaining(path, f"{place}is cut or damaged"):
-            found = as_list(_decode_any(part))
-        if not all(isinstance(row, dict) for row in found):
+            values = as_list(_decode_any(part))
+        if not all(isinstance(row, dict) for row in values):
             raise LogError(path, f"{place}is not {what}")
-        rows += map(Fields, found)
+        rows += map(Fields, values)
     return rows
 
 

@@ -91,14 +91,14 @@ class JsonArray:
 
     def _object(self) -> Iterator[Item]:
         """Go through the members of the top-level object."""
-        found = False
+        is_found = False
         for _ in self._entries(b"}"):
             with explaining(self.path, f"has an unexpected key at byte {self._offset:,}"):
                 is_wanted = _decode_key(self._value()) == self.key
             self._expect(b":")
-            if is_wanted and found:
+            if is_wanted and is_found:
                 raise LogError(self.path, f"has the key {self.key!r} twice")
-            found = found or is_wanted
+            is_found = is_found or is_wanted
             if self._next() == b"[" and is_wanted:
                 yield from self._array()
             else:
@@ -128,15 +128,15 @@ class JsonArray:
                 break
         data = self._data
         view = memoryview(data)  # slices of it are no copies
-        found = []
+        items = []
         while end := find(data, border, self._at) + 1:
             try:
                 value = self.decode(view[self._at : end])
             except ValueError:
                 break
-            found.append((self._offset, end - self._at, value))
+            items.append((self._offset, end - self._at, value))
             self._at = end + size_between
-        return found
+        return items
 
     def _entries(self, closing: bytes) -> Iterator[None]:
         """Stop at each member of an object, or at each item of the array."""

@@ -356,8 +356,8 @@ NOT_SCORED = "the log has no score for this sample"
 
 def with_every_metric(samples: Samples) -> list[Sample | str]:
     """Give samples without a score an error for each metric that other samples have."""
-    found = list(samples)
-    whole = [sample for sample in found if isinstance(sample, Sample)]
+    all_samples = list(samples)
+    whole = [sample for sample in all_samples if isinstance(sample, Sample)]
     metrics = dict.fromkeys(score.metric for sample in whole for score in sample.scores)
     for sample in whole:
         if sample.error or not sample.scores:
@@ -365,7 +365,7 @@ def with_every_metric(samples: Samples) -> list[Sample | str]:
             sample.scores += [
                 Score(metric, None, NOT_SCORED) for metric in metrics if metric not in known
             ]
-    return found
+    return all_samples
 
 
 _MANY = 1 << 53

@@ -94,36 +94,36 @@ def _value_of(new: Any, old: Any, shape: Shape | None) -> Any:
     return value | {key: child for key, child in old.items() if key not in shape.fields}
 
 
-def _look_at_turns(record: Any, field: str, found: set[str]) -> None:
+def _look_at_turns(record: Any, field: str, codes: set[str]) -> None:
     """Find ambiguous values that are left as they are."""
     roles = [turn.role for turn in record.interactions]
     if record.interaction_type == "multi_turn" and roles.count("assistant") == 1:
-        found.add("upgrade.one_assistant_turn")
+        codes.add("upgrade.one_assistant_turn")
     if any(field in attribution.source for attribution in record.answer_attribution):
-        found.add("upgrade.attribution_source")
+        codes.add("upgrade.attribution_source")
 
 
-def as_texts(values: Mapping[str, Any], code: str, found: set[str]) -> dict[str, str]:
+def as_texts(values: Mapping[str, Any], code: str, codes: set[str]) -> dict[str, str]:
     if all(isinstance(child, str) for child in values.values()):
         return dict(values)
-    found.add(code)
+    codes.add(code)
     return {key: as_text(child) for key, child in values.items()}
 
 
-def _new_metadata(metadata: Any, moved: Mapping[str, Any], found: set[str]) -> Any:
+def _new_metadata(metadata: Any, moved: Mapping[str, Any], codes: set[str]) -> Any:
     """Make the values of `metadata` text, and add those that move there under their names.
 
     A name that is taken gets a suffix.
     """
     if metadata:
-        metadata = as_texts(metadata, "upgrade.metadata_text", found)
+        metadata = as_texts(metadata, "upgrade.metadata_text", codes)
     if not moved:
         return metadata
     metadata = metadata or {}
     for key in sorted(moved):
         name = free_name(key, metadata)
         if name != key:
-            found.add("upgrade.name_taken")
+            codes.add("upgrade.name_taken")
         metadata[name] = as_text(moved[key])
     return metadata
 
@@ -159,40 +159,40 @@ def upgrade_record(record: Any, schema: Schema) -> tuple[Any, list[str]]:
 
 def _upgrade(record: Any, schema: Schema, moved: JsonObject, details: Any) -> tuple[Any, list[str]]:
     """Upgrade a record with these unknown keys at its root, and these additional details."""
-    found: set[str] = set()
-    result_id = _newest_fields(moved, found)
+    codes: set[str] = set()
+    result_id = _newest_fields(moved, codes)
     if record.schema_version not in schema.labels:
         moved["schema_version"] = record.schema_version
-        found.add("upgrade.label")
+        codes.add("upgrade.label")
     if schema is V0_2_1:  # only the label changes
-        metadata = _new_metadata(record.metadata, moved, found)
-        return _copy_newer_record(record, NEWEST.label, UNSET, metadata), sorted(found)
+        metadata = _new_metadata(record.metadata, moved, codes)
+        return _copy_newer_record(record, NEWEST.label, UNSET, metadata), sorted(codes)
     sample_id = record.sample_id
     turns = record.interactions
     output = record.output
     performance = record.performance
     if performance:
         if details.__class__ is dict:
-            details = as_texts(details, "upgrade.details_text", found)
+            details = as_texts(details, "upgrade.details_text", codes)
         elif details is not UNSET and details is not None:
             moved[f"performance.{_DETAILS}"] = details
-            found.add("upgrade.details_moved")
+            codes.add("upgrade.details_moved")
             details = UNSET
         performance = _with_unknown(_copy_performance(performance, details), performance, added=1)
     if sample_id.__class__ is not str:  # 1.0 is an integer in JSON Schema
         sample_id = as_text(int(sample_id) if sample_id.__class__ is float else sample_id)
-        found.add("upgrade.sample_id_number")
+        codes.add("upgrade.sample_id_number")
     if turns.__class__ is list:
-        _look_at_turns(record, schema.turns_field, found)
-        turns = [_new_message(turn, found) for turn in turns]
+        _look_at_turns(record, schema.turns_field, codes)
+        turns = [_new_message(turn, codes) for turn in turns]
     if output:
         raw = output.raw
         trace = output.reasoning_trace
         if "" in (raw, trace):
-            found.add("upgrade.output_empty")
+            codes.add("upgrade.output_empty")
         output = _with_unknown(Output(raw=_listed(raw), reasoning_trace=_listed(trace)), output)
-    asked = _new_input(record.input, found)
-    evaluation = _new_evaluation(record.evaluation, found)
+    asked = _new_input(record.input, codes)
+    evaluation = _new_evaluation(record.evaluation, codes)
     upgraded = _copy_record(
         record,
         NEWEST.label,
@@ -203,9 +203,9 @@ def _upgrade(record: Any, schema: Schema, moved: JsonObject, details: Any) -> tu
         turns,
         evaluation,
         performance,
-        _new_metadata(record.metadata, moved, found),
+        _new_metadata(record.metadata, moved, codes),
     )
-    return upgraded, sorted(found)
+    return upgraded, sorted(codes)
 
 
 def _copier(struct: type[Any], *changed: str) -> Callable[..., Any]:
@@ -242,7 +242,7 @@ def upgrade_input(asked: Any, schema: Schema) -> Any:
     return asked if schema in (NEWEST, V0_2_1) else _new_input(asked, set())
 
 
-def _newest_fields(moved: JsonObject, found: set[str]) -> Any:
+def _newest_fields(moved: JsonObject, codes: set[str]) -> Any:
     """Take the fields of the newest version out of unknown keys.
 
     Return the `evaluation_result_id`.
@@ -254,9 +254,9 @@ def _newest_fields(moved: JsonObject, found: set[str]) -> Any:
                 del moved[name]
         if isinstance(moved.get("evaluation_result_id"), str):
             result_id = moved.pop("evaluation_result_id")
-            found.add("upgrade.result_id")
+            codes.add("upgrade.result_id")
         if moved:
-            found.add("upgrade.unknown_root_key")
+            codes.add("upgrade.unknown_root_key")
     return result_id
 
 
@@ -264,32 +264,32 @@ def _listed(text: Any) -> Any:
     return [text] if text.__class__ is str else text
 
 
-def _new_input(asked: Any, found: set[str]) -> Any:
+def _new_input(asked: Any, codes: set[str]) -> Any:
     if asked.reference == "":
-        found.add("upgrade.reference_empty")
+        codes.add("upgrade.reference_empty")
     return _with_unknown(_copy_input(asked, _listed(asked.reference)), asked)
 
 
-def _new_message(turn: Any, found: set[str]) -> Any:
+def _new_message(turn: Any, codes: set[str]) -> Any:
     calls = turn.tool_calls
     if calls:
-        calls = [_new_tool_call(call, found) for call in calls]
+        calls = [_new_tool_call(call, codes) for call in calls]
     new = _copy_message(turn, calls, _listed(turn.tool_call_id))
     return _with_unknown(new, turn)
 
 
-def _new_tool_call(call: Any, found: set[str]) -> Any:
+def _new_tool_call(call: Any, codes: set[str]) -> Any:
     arguments = call.arguments
     if arguments:
-        arguments = as_texts(arguments, "upgrade.arguments_text", found)
+        arguments = as_texts(arguments, "upgrade.arguments_text", codes)
     return _with_unknown(ToolCall(id=call.id, name=call.name, arguments=arguments), call)
 
 
-def _new_evaluation(evaluation: Any, found: set[str]) -> Any:
+def _new_evaluation(evaluation: Any, codes: set[str]) -> Any:
     score = evaluation.score
     if score.__class__ is bool:
         score = float(score)
-        found.add("upgrade.score_from_boolean")
+        codes.add("upgrade.score_from_boolean")
     return _with_unknown(_copy_evaluation(evaluation, score), evaluation)
 
 

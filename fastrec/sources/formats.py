@@ -214,8 +214,8 @@ def why_foreign(head: bytes, path: str) -> str | None:
     If any of the first lines looks like an object, it is: other lines may be damaged, and are
     judged one by one.
     """
-    found = next((kind for kind in _foreign_formats() if kind.begins(head)), None)
-    name, advice = (found.name, found.advice) if found else _foreign_text(head) or ("", "")
+    foreign = next((kind for kind in _foreign_formats() if kind.begins(head)), None)
+    name, advice = (foreign.name, foreign.advice) if foreign else _foreign_text(head) or ("", "")
     if not name:
         return None
     return f"is {name}, not JSON Lines: {advice.replace('{path}', shown(path))}"

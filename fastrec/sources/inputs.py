@@ -69,7 +69,7 @@ def find_files(paths: Iterable[str]) -> list[AnyFile]:
 
     UsageError if a name stands for nothing.
     """
-    found: dict[str, AnyFile] = {}
+    by_path: dict[str, AnyFile] = {}
     problems: list[str] = []
     for name in map(without_file_protocol, paths):
         before = len(problems)
@@ -77,9 +77,9 @@ def find_files(paths: Iterable[str]) -> list[AnyFile]:
         if not files and len(problems) == before:
             problems.append(_nothing_at(name, "files but hidden ones"))
         for file in files:
-            found.setdefault(file.path, file)
+            by_path.setdefault(file.path, file)
     _refuse(problems)
-    return list(found.values())
+    return list(by_path.values())
 
 
 def _refuse(problems: Sequence[str], *advice: str) -> None:
@@ -119,10 +119,10 @@ def _expand(
         if match:
             yield match.path, match
             continue
-        objects = {found.path: found for found in _store().find(path)}
+        objects = {stored.path: stored for stored in _store().find(path)}
         by_parent = defaultdict(list)
-        for found in objects:
-            parent, file = parent_and_name(found)
+        for object_path in objects:
+            parent, file = parent_and_name(object_path)
             if "/." not in parent.removeprefix(path.rstrip("/")):
                 by_parent[parent].append(file)
         for file in files_in(sorted(by_parent.items())):
@@ -201,11 +201,11 @@ class _Manifest(msgspec.Struct):
 
 def check_format(manifest: str, document: dict[str, Any]) -> None:
     """CorpusError if a manifest is of a format that this version does not read."""
-    found = document.get("format")
-    if isinstance(found, int) and found != MANIFEST_FORMAT:
+    format_ = document.get("format")
+    if isinstance(format_, int) and format_ != MANIFEST_FORMAT:
         reads = f"this version of fastrec reads {MANIFEST_FORMAT}"
         raise CorpusError(
-            manifest, f"its format is {found}, and {reads}: normalize its shards again"
+            manifest, f"its format is {format_}, and {reads}: normalize its shards again"
         )
 
 
@@ -334,13 +334,14 @@ def shards_below(
 ) -> tuple[list[str], dict[str, Shard]]:
     """List all objects below a directory, and by path the shards among them."""
     objects = _store().find(directory)
-    shards = _shards([found for found in objects if is_shard(base_name(found.path))])
-    return [found.path for found in objects], {shard.path: shard for shard in shards}
+    shards = _shards([stored for stored in objects if is_shard(base_name(stored.path))])
+    return [stored.path for stored in objects], {shard.path: shard for shard in shards}
 
 
 def _shards(objects: Sequence[FoundObject]) -> list[Shard]:
     """Detect the formats of objects; their first bytes are read concurrently."""
-    filled = [found.path for found in objects if found.size]  # stores refuse to read an empty one
+    # Stores refuse to read an empty object.
+    filled = [stored.path for stored in objects if stored.size]
     heads = dict(zip(filled, _store().heads(filled, MAGIC_BYTES), strict=True)) if filled else {}
     shards = []
     for path, size, version in objects:
@@ -394,10 +395,10 @@ def _shards_of(name: str, search: _Search) -> Iterator[tuple[Shard, object]]:
     problems = search.problems
     files_in = search.shards_in if is_url(name) else search.local_shards_in
     try:
-        found = {name: None} if name == STDIN else dict(_expand(name, files_in, problems))
-        if not found:
+        matches = {name: None} if name == STDIN else dict(_expand(name, files_in, problems))
+        if not matches:
             problems.append(_nothing_at(name, "*.jsonl* files"))
-        shards = _shards(list(filter(None, found.values())))
+        shards = _shards(list(filter(None, matches.values())))
     except OSError as exc:
         if not is_url(name):
             raise
@@ -405,7 +406,7 @@ def _shards_of(name: str, search: _Search) -> Iterator[tuple[Shard, object]]:
         return
     for shard in shards:
         yield search.as_listed(shard), storage_of(name).canonical(shard.path)
-    for path in [path for path, match in found.items() if match is None]:
+    for path in [path for path, match in matches.items() if match is None]:
         if is_url(path):
             search.complain(path, f"is missing, but listed in {_MANIFEST}")
             continue
@@ -448,5 +449,5 @@ def _name_notices(shard: Shard) -> Iterator[str]:
     if shard.size == 0:
         yield f"{shown(shard.path)} is empty, not {promised.value}: it has no lines"
     else:
-        found = "plain text" if shard.format is Format.PLAIN else shard.format.value
-        yield f"{shown(shard.path)} is {found} by its first bytes: read as {found}"
+        actual = "plain text" if shard.format is Format.PLAIN else shard.format.value
+        yield f"{shown(shard.path)} is {actual} by its first bytes: read as {actual}"

@@ -160,9 +160,9 @@ def line_start(
         return 0
     offset = position - 1  # after a newline just before `position`, a line starts at `position`
     while block := pread(scan_bytes, offset):
-        found = block.find(b"\n")
-        if found >= 0:
-            return offset + found + 1
+        newline = block.find(b"\n")
+        if newline >= 0:
+            return offset + newline + 1
         offset += len(block)
     return offset
 

@@ -238,8 +238,8 @@ class Shard(msgspec.Struct, frozen=True):
         except (OSError, ValueError) as exc:
             raise ShardMissingError(self.path, _reason("cannot be opened", exc)) from exc
         with source:
-            found = as_found and not self.stream and self.version
-            if found and (source.size, source.version) != (self.size, self.version):
+            must_match = as_found and not self.stream and self.version
+            if must_match and (source.size, source.version) != (self.size, self.version):
                 raise ShardError(
                     self.path,
                     "changed after it was found: wait until it is complete, and run again",
@@ -290,11 +290,11 @@ class Shard(msgspec.Struct, frozen=True):
             self._compare("bytes", self.listed.bytes, stats.raw_bytes - before)
             self._compare("SHA-256", self.listed.sha256, checksum.hexdigest())
 
-    def _compare(self, what: str, listed: int | str, found: int | str) -> None:
-        if found != listed:
+    def _compare(self, what: str, listed: int | str, actual: int | str) -> None:
+        if actual != listed:
             form = "listed {:,}, found {:,}" if isinstance(listed, int) else "listed {}, found {}"
             hint = "`fastrec verify` lists everything that is wrong with a corpus"
-            difference = f"{what}: {form.format(listed, found)}; {hint}"
+            difference = f"{what}: {form.format(listed, actual)}; {hint}"
             raise ShardCorruptError(
                 self.path, f"is not the part that its manifest lists: {difference}"
             )
@@ -395,18 +395,18 @@ class TextEstimate:
 
     def __init__(self, sources: Sequence[Shard]) -> None:
         self._whole = 0 if any(source.stream for source in sources) else total_text(sources)
-        self._estimated = self._found = 0
+        self._estimated = self._actual = 0
 
-    def add(self, estimated: int, found: int) -> None:
+    def add(self, estimated: int, actual: int) -> None:
         self._estimated += estimated
-        self._found += found
+        self._actual += actual
 
     @property
     def total(self) -> int:
         """The text of all sources; 0 if it is not known, because one of them is a stream."""
         if not self._whole or not self._estimated:
             return self._whole
-        return self._whole * self._found // self._estimated
+        return self._whole * self._actual // self._estimated
 
 
 def tasks_of(sources: Iterable[Shard], task_bytes: int) -> list[tuple[Slice, ...]]:

@@ -267,11 +267,11 @@ class ObjectStore:
         return self.look_at(path).size
 
     def signature(self, path: str) -> str:
-        found = self.look_at(path)
-        return f"{found.size}-{found.version}"
+        stored = self.look_at(path)
+        return f"{stored.size}-{stored.version}"
 
     def files_in(self, directory: str) -> list[str]:
-        return [found.path for found in self.find(directory)]
+        return [stored.path for stored in self.find(directory)]
 
     def find(self, directory: str) -> list[FoundObject]:
         """List the objects below a directory, sorted; none if there is no such directory."""

@@ -93,16 +93,16 @@ _NEEDED = {
 
 
 def logs_of(files: Files) -> Grouped:
-    found = Grouped()
+    grouped = Grouped()
     needed = [file for file in files if file.role != OTHER]
     for directory, roles in by_folder(needed).items():
         name = directory or "."
         if reason := _problem(roles):
-            found.bad.append(BadLog(name, reason))
+            grouped.bad.append(BadLog(name, reason))
         else:
             its_files = tuple(roles[role][0] for role in _ORDER if role in roles)
-            found.logs.append(Log("helm", name, its_files))
-    return found
+            grouped.logs.append(Log("helm", name, its_files))
+    return grouped
 
 
 def _problem(roles: FilesByRole) -> str:

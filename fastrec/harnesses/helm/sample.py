@@ -348,30 +348,30 @@ def _combined(earlier: Score, score: Score) -> Score:
 
 
 def _added(stats: Iterable[Stat]) -> Iterable[Stat]:
-    found: dict[MetricName, Stat] = {}
+    totals: dict[MetricName, Stat] = {}
     for stat in stats:
-        total = found.setdefault(stat.name, Stat(stat.name, 0, 0.0))
+        total = totals.setdefault(stat.name, Stat(stat.name, 0, 0.0))
         if stat.count:
             added = number_of(stat.sum)
             total.count += stat.count
             total.sum = None if added is None or total.sum is None else total.sum + added
-    return found.values()
+    return totals.values()
 
 
 def _sample_of(
     key: Key,
     requests: list[RequestState],
-    found: _SampleScores,
+    sample_scores: _SampleScores,
     method: str,
     labels: Texts,
 ) -> Sample:
     """Return the sample of a key; `method` is how the run turned instances into requests."""
-    scores, totals = found
+    scores, totals = sample_scores
     shown = [state for state in requests if state.request_mode != "calibration"] or requests
     instance = shown[0].instance
     texts, right = _references_of(instance)
     results = [state.result for state in shown if state.result]
-    completions = [one for result in results for one in result.completions or ()]
+    completions = [completion for result in results for completion in result.completions or ()]
     output = _output_of(completions)
     is_separate = method.startswith("multiple_choice_separate")
     if is_separate:
@@ -498,7 +498,7 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Samples:
     )
     method = run.metadata.get(METHOD, "")
     by_kind = defaultdict(list)
-    found = []
+    all_samples = []
     for key, its_requests in requests.items():
         scores = _scores_of(
             entries.get(key, ()), key.perturbation, log_slice, adds_up=method == LANGUAGE_MODELING
@@ -506,10 +506,10 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Samples:
         sample = _sample_of(key, its_requests, scores, method, log_slice.labels)
         asked = its_requests[0].instance
         by_kind[key.perturbation, asked.split, asked.sub_split].append(sample)
-        found.append(sample)
+        all_samples.append(sample)
     for same in by_kind.values():
         with_every_metric(same)
-    return found
+    return all_samples
 
 
 def _read(path: str, ranges: Ranges, decode: Any) -> Iterator[Any]:

@@ -323,8 +323,8 @@ def _decoded(path: str, what: str, text: bytearray) -> Header:
 
 
 def _plan(path: str, header: Header, slices: list[LogSlice]) -> LogPlan:
-    found = (sample for log_slice in slices for sample, _ in logged_samples(path, log_slice))
-    seen = _scores_seen(islice(found, _LOOK_AT), header.old_score_name)
+    logged = (sample for log_slice in slices for sample, _ in logged_samples(path, log_slice))
+    seen = _scores_seen(islice(logged, _LOOK_AT), header.old_score_name)
     completed = header.count("results.completed_samples")
     counts_failed = completed is not None and any(
         sum(entry.count(f"{kind}scored_samples") or 0 for kind in ("", "un")) > completed

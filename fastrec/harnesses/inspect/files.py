@@ -296,10 +296,10 @@ def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> 
         sample.messages += pool[start:end]
 
     def attachments() -> Texts:
-        found = []
+        contents = []
         for name in members.attachments:
-            found += _decode_texts(archive.read(name))
-        return {str(index): text for index, text in enumerate(found)}
+            contents += _decode_texts(archive.read(name))
+        return {str(index): text for index, text in enumerate(contents)}
 
     return sample, (Attachments(attachments), list)
 
@@ -355,16 +355,16 @@ def decode_sample(text: Buffer) -> LoggedSample:
 
 def _parts_of(text: Buffer) -> Parts:
     def attachments() -> Texts:
-        found = _decode_attachments(text)
-        old = found.transcript.content if found.transcript else None
-        return (old or {}) | (found.attachments or {})
+        decoded = _decode_attachments(text)
+        old = decoded.transcript.content if decoded.transcript else None
+        return (old or {}) | (decoded.attachments or {})
 
     def events() -> Any:
         try:
-            found = _decode_events(text)
+            decoded = _decode_events(text)
         except ValueError:  # events of an unknown kind: the output has the tokens of the last call
             return None
-        old = found.transcript.events if found.transcript else None
-        return found.events or old
+        old = decoded.transcript.events if decoded.transcript else None
+        return decoded.events or old
 
     return Attachments(attachments), events

@@ -102,9 +102,9 @@ class Attachments:
         """A text with its references replaced by what they refer to; unknown ones stay."""
         if not text or "://" not in text:
             return text or ""
-        if found := re.fullmatch(_WHOLE, text):
-            return self._load().get(found[1], text)
-        return re.sub(_INSIDE, lambda found: self._load().get(found[1], found[0]), text)
+        if whole := re.fullmatch(_WHOLE, text):
+            return self._load().get(whole[1], text)
+        return re.sub(_INSIDE, lambda match: self._load().get(match[1], match[0]), text)
 
     def resolve_all(self, value: Any) -> Any:
         if isinstance(value, str):

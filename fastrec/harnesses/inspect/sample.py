@@ -271,9 +271,11 @@ def _scores_by(scorer: Scorer, given: SampleScore, answers: Answers) -> list[Sco
             problem = "the score is an empty dict"
         metrics = _metrics(scorer) if number is None else [scorer.name]
         scores = [Score(metric, number, problem) for metric in metrics]
-    found = []
+    extractions = []
     if given.answer is not None:
-        found.append(extracted(spell(given.answer), scorer.name, answers.turn, answers.source))
+        extractions.append(
+            extracted(spell(given.answer), scorer.name, answers.turn, answers.source)
+        )
     metadata = _score_metadata(given, answers)
     fields = given.metadata or {}
     if given.explanation is not None and (text := spell(given.explanation)) not in answers.texts:
@@ -281,7 +283,7 @@ def _scores_by(scorer: Scorer, given: SampleScore, answers: Answers) -> list[Sco
             f"score_{key}" * (key == "explanation") or key: fields[key] for key in fields
         }
     for score in scores:
-        score.answers = found
+        score.answers = extractions
         score.metadata = metadata
         score.fields = fields
     return scores

@@ -146,16 +146,18 @@ def _find(path: str, runs: Sequence[Run]) -> Run:
     """
     task = parquet_module(path).first_task(path)
     date = date_in(path)
-    found = [run for run in runs if not date or not run.date or run.date == date]
-    if not found:
+    candidates = [run for run in runs if not date or not run.date or run.date == date]
+    if not candidates:
         other = f"; the results found are of other runs than {date}" if runs else ""
         raise LogError(path, f"there are no results of its run{other}: {_ADVICE}")
-    found = [run for run in found if _has(run.results, task or named_task(path, run.results.tasks))]
-    if not found:
+    candidates = [
+        run for run in candidates if _has(run.results, task or named_task(path, run.results.tasks))
+    ]
+    if not candidates:
         raise LogError(path, f"no results found here have its task {task}: {_ADVICE}")
-    ranks = [(run.date == date, _shared(path, run.file.path)) for run in found]
+    ranks = [(run.date == date, _shared(path, run.file.path)) for run in candidates]
     highest = max(ranks)
-    best = [run for run, rank in zip(found, ranks, strict=True) if rank == highest]
+    best = [run for run, rank in zip(candidates, ranks, strict=True) if rank == highest]
     if any(run.results != best[0].results for run in best):
         names = " and ".join(base_name(run.file.path) for run in best[:2])
         raise LogError(path, f"{names} could both be its results: import each run by itself")
@@ -273,14 +275,14 @@ def _flat_task(path: str, results: Results, *, is_flat: bool) -> str:
         for text in table.values(*column)
     )
     questions = xxhash.xxh64("".join(hashes).encode()).hexdigest()
-    found = [
+    matching = [
         task
         for task in results.tasks
         if results.object("summary_tasks", task)["hashes.hash_examples"] == questions
     ]
-    if len(found) == 1:
-        return found[0]
-    if task := named_task(path, found or results.tasks):
+    if len(matching) == 1:
+        return matching[0]
+    if task := named_task(path, matching or results.tasks):
         return task
     raise LogError(
         path,

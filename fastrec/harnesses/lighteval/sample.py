@@ -314,7 +314,7 @@ def sample_of(number: int, row: _Row, about: Metrics) -> tuple[str, Sample]:
     for name, value in as_object(given).items():
         scores += _scores_of(name, value, picking, about)
     read, written = map(sum, tokens)
-    found = _texts(as_object(specific).get(_EXTRACTED))
+    extracted_texts = _texts(as_object(specific).get(_EXTRACTED))
     return _text(task), Sample(
         sample_id=_text(sample_id) or str(number),
         input=Input(
@@ -331,7 +331,7 @@ def sample_of(number: int, row: _Row, about: Metrics) -> tuple[str, Sample]:
         scores=scores,
         answers=[
             *(extracted(text, "text_post_processed") for text in processed if processed != texts),
-            *(extracted(text, _EXTRACTED) for text in found),
+            *(extracted(text, _EXTRACTED) for text in extracted_texts),
         ],
         token_usage=tokens_of(read, written) if read or written else None,
         metadata=metadata,

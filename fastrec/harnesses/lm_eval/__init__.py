@@ -158,10 +158,12 @@ def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[OptionalInt
     stated = results.of_task("task_hashes", log.task)
     if is_array(path) or not stated:
         return count * filters, []
-    found = sum(1 for _ in rows_in(path))
+    row_count = sum(1 for _ in rows_in(path))
     try:
-        if found != count * filters and task_hash(path) == stated:
-            return found, [f"the run evaluated {found // filters:,} chosen documents of {count:,}"]
+        if row_count != count * filters and task_hash(path) == stated:
+            return row_count, [
+                f"the run evaluated {row_count // filters:,} chosen documents of {count:,}"
+            ]
     except ValueError:
         pass  # reading the samples will report the damage
     return count * filters, []

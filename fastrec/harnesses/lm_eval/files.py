@@ -182,26 +182,26 @@ _decode_hashes = decoder(_Hashes)
 
 
 def logs_of(files: Files) -> Grouped:
-    found = Grouped()
-    runs = lists_by(lambda run: parent_of(run.file.path), runs_in(files, read_results, found))
-    broken = {parent_of(bad.path): bad.path for bad in found.bad}
+    grouped = Grouped()
+    runs = lists_by(lambda run: parent_of(run.file.path), runs_in(files, read_results, grouped))
+    broken = {parent_of(bad.path): bad.path for bad in grouped.bad}
     used: dict[tuple[str, str], str] = {}
     for file in by_role(files)["samples"]:
         directory = parent_of(file.path)
-        problem = _add(file, runs.get(directory) or _of_same_date(file, runs), used, found)
+        problem = _add(file, runs.get(directory) or _of_same_date(file, runs), used, grouped)
         if problem and directory in broken:
             problem = f"the results file beside it cannot be read: {shown(broken[directory])}"
         if problem:
-            found.bad.append(BadLog(file.path, problem))
-    if not found.logs and not broken:
-        found.bad += [
+            grouped.bad.append(BadLog(file.path, problem))
+    if not grouped.logs and not broken:
+        grouped.bad += [
             BadLog(
                 run.file.path,
                 "it has only aggregates, and there are no samples: run lm_eval with --log_samples",
             )
             for run in chain.from_iterable(runs.values())
         ]
-    return found
+    return grouped
 
 
 def _of_same_date(file: FoundFile, runs: Mapping[str, Sequence[Run]]) -> list[Run]:
@@ -212,7 +212,7 @@ def _of_same_date(file: FoundFile, runs: Mapping[str, Sequence[Run]]) -> list[Ru
 
 
 def _add(
-    file: FoundFile, runs: Sequence[Run], used: dict[tuple[str, str], str], found: Grouped
+    file: FoundFile, runs: Sequence[Run], used: dict[tuple[str, str], str], grouped: Grouped
 ) -> str:
     """Add the log of a file of samples; return why it has none, if so."""
     if not runs:
@@ -232,7 +232,7 @@ def _add(
     first = used.setdefault((run.file.path, task), file.path)
     if first != file.path:
         return f"it has the samples of {task} of the same run as {shown(first)}"
-    found.logs.append(Log("lm-eval", file.path, (file, run.file), task))
+    grouped.logs.append(Log("lm-eval", file.path, (file, run.file), task))
     return ""
 
 

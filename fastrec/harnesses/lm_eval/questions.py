@@ -101,16 +101,16 @@ def likelihoods_in(
     None if these are no answers to requests of this kind.
     """
     try:
-        found = _decode_likelihoods(filtered)
-        if len(found) == count:
-            return found
+        likelihoods = _decode_likelihoods(filtered)
+        if len(likelihoods) == count:
+            return likelihoods
     except msgspec.MsgspecError:
         pass
     try:
-        found = [answers[0] for answers in _decode_all_likelihoods(responses)]
+        likelihoods = [answers[0] for answers in _decode_all_likelihoods(responses)]
     except (msgspec.MsgspecError, IndexError):
         return None
-    return found if len(found) == count else None
+    return likelihoods if len(likelihoods) == count else None
 
 
 def with_and_without_context(contexts: Sequence[msgspec.Raw]) -> tuple[list[int], list[int]]:

@@ -290,9 +290,9 @@ class SampleMaker:
         """Make the sample of a text whose likelihood was measured; None if it was not that."""
         if self._setup.output_type not in ("", "loglikelihood_rolling") or len(draft.contexts) > 1:
             return None
-        found = draft.row.filtered_resps or draft.row.resps
+        responses = draft.row.filtered_resps or draft.row.resps
         try:
-            likelihood = number_in((texts_in(decode(found)) if found else [])[0] or "")
+            likelihood = number_in((texts_in(decode(responses)) if responses else [])[0] or "")
         except (ValueError, IndexError):
             return None
         draft.metadata["log_likelihood"] = spell(likelihood)
@@ -354,16 +354,16 @@ def _picks(
 
     None if it is unknown.
     """
-    found: list[OptionalInt] = []
+    picks: list[OptionalInt] = []
     for metric, score in zip(metrics, scores, strict=True):
         rule = _RULES.get(metric)
         if rule is None:
-            found.append(best)
+            picks.append(best)
         else:
             if rule == "pmi" and not choices.unconditional:
                 rule = "none"
-            found.append(choices.pick((rule,), score.value, is_accuracy=True))
-    return found
+            picks.append(choices.pick((rule,), score.value, is_accuracy=True))
+    return picks
 
 
 def _add_picks(sample: Sample, texts: list[str], picks: list[OptionalInt]) -> None:

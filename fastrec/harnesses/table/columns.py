@@ -124,8 +124,8 @@ class TableColumns(
 
     def in_path(self, path: str) -> Texts | None:
         """What the path of a file says by `from_path`; None if it does not match."""
-        found = _pattern_of(self.from_path).search(path)
-        return found.groupdict() if found else None
+        match = _pattern_of(self.from_path).search(path)
+        return match.groupdict() if match else None
 
     def run_in(self, in_path: Texts) -> str:
         """The name of the run of a file; empty if neither an option nor its path says it."""

@@ -217,8 +217,8 @@ def _complete(options: Texts, tables: Sequence[_Seen], paths: Sequence[str]) -> 
     score_of, verdict_of, error_of = (getter(column, {}) for column in columns)
     numbers = [number_of(score_of(cells)) or 0.0 for cells in rows if score_of(cells) not in EMPTY]
     if numbers and not 0 <= min(numbers) <= max(numbers) <= 1:
-        found = f"{min(numbers):g} to {max(numbers):g}"
-        yield f"the first scores are from {found}: --scale LOWEST:HIGHEST declares the range"
+        bounds = f"{min(numbers):g} to {max(numbers):g}"
+        yield f"the first scores are from {bounds}: --scale LOWEST:HIGHEST declares the range"
     right = (
         cells
         for cells in rows

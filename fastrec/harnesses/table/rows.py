@@ -333,8 +333,8 @@ def _document(path: str, columns: TableColumns) -> Table:
             if isinstance(cells, dict):
                 cells[KEY] = key
         rows = rows.values()
-    found = (cells if isinstance(cells, dict) else NO_OBJECT for cells in rows)
-    return Table("row", enumerate(found, 1), beside)
+    objects = (cells if isinstance(cells, dict) else NO_OBJECT for cells in rows)
+    return Table("row", enumerate(objects, 1), beside)
 
 
 def _parquet_rows(path: str, groups: Piece) -> Iterator[Row]:
