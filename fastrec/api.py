@@ -202,8 +202,8 @@ def schema_versions() -> tuple[SchemaVersion, ...]:
     [('0.2.0', True), ('0.2.0-released', False), ('0.2.1', False), ('0.3.0', True)]
     """
     return tuple(
-        SchemaVersion(name, one.about, tuple(sorted(one.labels)), name in TARGETS)
-        for name, one in SCHEMAS.items()
+        SchemaVersion(name, definition.about, tuple(sorted(definition.labels)), name in TARGETS)
+        for name, definition in SCHEMAS.items()
     )
 
 
@@ -239,9 +239,9 @@ def _judged(line: bytes | str, schema: str, upgrade: bool) -> tuple[Batch, bytes
     out = bytearray()
     batch = _judge(schema, upgrade).judge_chunk(data, out)
     if batch.lines != 1 or batch.blank:
-        found = "a blank line" if batch.lines == batch.blank else f"{batch.lines} lines"
+        actual = "a blank line" if batch.lines == batch.blank else f"{batch.lines} lines"
         finding = Finding(
-            "json.syntax", "$", f"expected one JSON object on one line, found {found}"
+            "json.syntax", "$", f"expected one JSON object on one line, found {actual}"
         )
         return Batch(lines=1, rejected=[InvalidLine(1, 0, (finding,), data)]), b""
     return batch, bytes(out[:-1])

@@ -111,10 +111,10 @@ def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
 
     wanted = word.casefold().strip("*?")
     names = {name.casefold(): name for name in sorted(known)}
-    found = [name for name in names if len(wanted) > 2 and wanted in name]
+    matches = [name for name in names if len(wanted) > 2 and wanted in name]
     for cutoff in (0.8, 0.6, 0.5):  # what is much nearer than others stands alone
-        found = found or get_close_matches(wanted, names, n=most, cutoff=cutoff)
-    return [names[name] for name in found[:most]]
+        matches = matches or get_close_matches(wanted, names, n=most, cutoff=cutoff)
+    return [names[name] for name in matches[:most]]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -227,19 +227,19 @@ class NothingValidError(FastrecError):
     codes: Sequence[tuple[str, int]]
 
     def __str__(self) -> str:
-        found = (
+        counts = (
             f"{counted(self.lines, 'line')}, {self.rejected:,} rejected, "
             f"{self.lines - self.rejected:,} blank"
         )
         if self.codes:
-            found += f" ({listed([f'{code}: {count:,}' for code, count in self.codes], 3)})"
+            counts += f" ({listed([f'{code}: {count:,}' for code, count in self.codes], 3)})"
         why = (
             f"Run `fastrec validate {shown(self.shard)}` to see why"
             if self.rejected
             else "Check the input"
         )
         return (
-            f"no line is a valid record, so nothing was published: {found}\n"
+            f"no line is a valid record, so nothing was published: {counts}\n"
             f"{why}, or give --allow-empty to publish a corpus without records."
         )
 

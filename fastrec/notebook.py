@@ -42,7 +42,7 @@ class Tabular(Framed):
     def rows(self) -> Rows:
         """The rows, each with the same columns: of the first list, unless a class has others."""
         lists = (getattr(self, name) for name in self.__struct_fields__)
-        return list(map(flat, next(one for one in lists if isinstance(one, list))))
+        return list(map(flat, next(value for value in lists if isinstance(value, list))))
 
     def _rows(self) -> Rows:
         return self.rows()

@@ -160,11 +160,11 @@ class Corpus(CorpusReader):
 
         It must be instant, so it only needs the summary: models are not tested.
         """
-        found = rank(choose(self.summary.evaluations), facts_of(self.summary))
+        stats = rank(choose(self.summary.evaluations), facts_of(self.summary))
         return render_template(
             "opened.html",
             about=repr(self),
-            table=html_table(found.rows()),
+            table=html_table(stats.rows()),
             counts=self.summary.line_counts,
         )
 

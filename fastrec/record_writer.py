@@ -227,11 +227,11 @@ class Writer:
             )
             return
         wanted = self._evaluation, self._model, self._evaluation_id or first.evaluation_id
-        found = first.evaluation_name, first.model_id, first.evaluation_id
-        if wanted != found:
+        existing = first.evaluation_name, first.model_id, first.evaluation_id
+        if wanted != existing:
             raise UsageError(
                 f"{shown(self._partial)} has records of a run that did not finish, of "
-                f"{' · '.join(found)}, "
+                f"{' · '.join(existing)}, "
                 f"not of {' · '.join(wanted)}: continue that run, or remove the file"
             )
         self._evaluation_id = first.evaluation_id

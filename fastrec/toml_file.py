@@ -25,14 +25,14 @@ def read_toml(path: str, what: str) -> dict[str, Any]:
 def parse_toml(document: bytes, path: str, what: str) -> dict[str, Any]:
     """Parse the content of a file. See `read_toml`."""
     try:
-        found = tomllib.loads(document.decode())
+        parsed = tomllib.loads(document.decode())
     except ValueError as exc:  # not UTF-8, or not TOML
         raise UsageError(f"{shown(path)}: {what} are not TOML: {exc}") from exc
     except RecursionError:
-        found = None
-    if found is None or _is_deep(found):
+        parsed = None
+    if parsed is None or _is_deep(parsed):
         raise UsageError(f"{shown(path)}: {what} have more than {_MOST_LEVELS} levels of nesting")
-    return found
+    return parsed
 
 
 def _is_deep(document: dict[str, Any]) -> bool:

@@ -237,14 +237,14 @@ def find_corpora(paths: Sequence[AnyPath]) -> tuple[list[tuple[str, AnyPath]], l
             ]
     if not places:
         raise UsageError("there is no published corpus: " + "; ".join(notices))
-    found = [os.fspath(place) for place in places]
-    for path in found:
-        if found.count(path) > 1:
+    corpora = [os.fspath(place) for place in places]
+    for path in corpora:
+        if corpora.count(path) > 1:
             raise UsageError(f"{shown(path)} is given twice")
-    names = [utf8(base_name(path)) for path in found]
+    names = [utf8(base_name(path)) for path in corpora]
     spelled = (
         name if names.count(name) == 1 else utf8(path)
-        for name, path in zip(names, found, strict=True)
+        for name, path in zip(names, corpora, strict=True)
     )
     return list(zip(spelled, places, strict=True)), notices
 
@@ -258,10 +258,10 @@ def _inside(directory: str) -> tuple[list[str], list[str]]:
     places = {path[:below] + path[below:].partition("/")[0] for path in storage.files_in(directory)}
     corpora = {place for place in places if storage.exists(join(place, MANIFEST))}
     refused = {corpus for corpus in corpora if is_refused(storage.read_all(join(corpus, MANIFEST)))}
-    found = sorted(corpora - refused, key=_natural)
-    if not found and not refused:
+    published = sorted(corpora - refused, key=_natural)
+    if not published and not refused:
         read_manifest(directory)
-    return found, sorted(refused)
+    return published, sorted(refused)
 
 
 def _natural(path: str) -> tuple[list[tuple[float, str]], str]:
@@ -304,13 +304,13 @@ def _compare_pair(old: QuestionTable, new: QuestionTable, scope: Scope, changes:
     )
     clusters = old.table(query).clusters_of(names) if names else None
     compared = compare_series(series, graded=scope.graded, clusters=clusters)
-    for found, (_, change) in zip(compared, changes, strict=True):
-        change.better = found.fell if scope.lower_is_better else found.rose
-        change.worse = found.rose if scope.lower_is_better else found.fell
-        change.old = found.first
-        change.new = found.second
+    for paired, (_, change) in zip(compared, changes, strict=True):
+        change.better = paired.fell if scope.lower_is_better else paired.rose
+        change.worse = paired.rose if scope.lower_is_better else paired.fell
+        change.old = paired.first
+        change.new = paired.second
         for name in ("questions", "difference", "test", "p"):
-            setattr(change, name, getattr(found, name))
+            setattr(change, name, getattr(paired, name))
 
 
 def _split(

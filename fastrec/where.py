@@ -322,14 +322,14 @@ def group_values(values: Iterable[Any]) -> list[Any]:
     >>> group_values(['["algebra", "tables"]']), group_values(["[sic]"]), group_values([])
     (['algebra', 'tables'], ['[sic]'], [None])
     """
-    found: list[Any] = []
+    flattened: list[Any] = []
     for value in values:
         items = value
         if isinstance(value, str) and value.startswith("["):
             with suppress(msgspec.DecodeError):
                 items = msgspec.json.decode(value)
-        found += _walk(items, (), 0)
-    return found or [None]
+        flattened += _walk(items, (), 0)
+    return flattened or [None]
 
 
 def grouped_name(name: str, codes: Iterable[str]) -> str:

@@ -116,12 +116,12 @@ def even_scores(scores: Iterable[float | None]) -> list[str]:
     >>> even_scores([0.0, 1, True]), even_scores([8.5e-6, 2.4e-5])
     (['0', '1', 'true'], ['8.500e-06', '2.400e-05'])
     """
-    found = [(score, score_text(score)) for score in scores]
+    pairs = [(score, score_text(score)) for score in scores]
     decimals = min(
-        max((len(text.partition(".")[2]) for _, text in found if "e" not in text), default=0), 4
+        max((len(text.partition(".")[2]) for _, text in pairs if "e" not in text), default=0), 4
     )
     texts = []
-    for score, text in found:
+    for score, text in pairs:
         if text.lstrip("-").replace(".", "").isdigit():
             text = f"{score:.{decimals}f}"
         elif "e-" in text:
@@ -228,7 +228,7 @@ def power_text(differences: Sequence[tuple[float | None, float | None, int | Non
     named = [
         f"{size:.3g} takes {number:,}" for size, number in dict.fromkeys([*needs[:1], *needs[-1:]])
     ]
-    named[:1] = [f"; to detect {one} questions" for one in named[:1]]
+    named[:1] = [f"; to detect {phrase} questions" for phrase in named[:1]]
     return f"detects {text} with 80% power at p < 0.05{', '.join(named)}"
 
 

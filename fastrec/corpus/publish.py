@@ -278,7 +278,7 @@ def _why_not_replaced(opened: LocalOutput, target: Path, kind: Kind, overwrite: 
     return None
 
 
-def exchange(one: Path, other: Path) -> bool:
+def exchange(directory: Path, other: Path) -> bool:
     """Exchange the names of two directories in one system call.
 
     Return False if this system cannot do that.
@@ -291,12 +291,12 @@ def exchange(one: Path, other: Path) -> bool:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:  # an old C library
         return False
-    if rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
+    if rename(_HERE, os.fsencode(directory), _HERE, os.fsencode(other), _EXCHANGE) == 0:
         return True
     reason = ctypes.get_errno()
     if reason in _CANNOT:
         return False
-    raise OSError(reason, os.strerror(reason), os.fspath(one), None, os.fspath(other))
+    raise OSError(reason, os.strerror(reason), os.fspath(directory), None, os.fspath(other))
 
 
 def open_output(

@@ -79,8 +79,8 @@ def parts_of(corpus: str, manifest: Manifest) -> list[PartFile]:
         known = "this version of fastrec reads " + ", ".join(CORPUS_LABELS)
         raise CorpusError(path, f"its records have schema {manifest.schema}, but {known}")
     if sorted(manifest.sort_fields) != sorted(schema.sort_fields):
-        expected, found = map(", ".join, (schema.sort_fields, manifest.sort_fields))
-        raise CorpusError(path, f"sort_fields must name {expected}, found {found}")
+        expected, actual = map(", ".join, (schema.sort_fields, manifest.sort_fields))
+        raise CorpusError(path, f"sort_fields must name {expected}, found {actual}")
     return [PartFile(file_in(corpus, part.file, path), part) for part in manifest.parts]
 
 

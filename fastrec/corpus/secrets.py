@@ -32,10 +32,10 @@ def search_part(task: ChosenTask) -> FindingGroups:
     return groups
 
 
-def list_secrets(found: Iterable[FindingGroups]) -> list[str]:
+def list_secrets(by_part: Iterable[FindingGroups]) -> list[str]:
     """List the fields that have credentials, with the first record of each."""
     groups = FindingGroups()
-    for of_part in found:
+    for of_part in by_part:
         groups.merge(of_part)
     lines = [
         f"{group.path} {group.message} ({counted(group.count, 'record')})"

@@ -59,8 +59,8 @@ RESERVED = re.compile(
 )
 
 
-def expected(code: str, what: str, found: str, path: str = "$") -> Finding:
-    return Finding(code, path, f"expected {what}, found {found}")
+def expected(code: str, what: str, actual: str, path: str = "$") -> Finding:
+    return Finding(code, path, f"expected {what}, found {actual}")
 
 
 def quoted(text: str) -> str:

@@ -42,8 +42,8 @@ def judge_slowly(line: bytes, schema: Schema | None = None) -> tuple[JsonObject,
 def judge_value(
     value: Any, flaws: Iterable[Report], schema: Schema | None = None
 ) -> tuple[JsonObject, Schema] | Errors:
-    if not schema and not flaws and (found := version_of(value, is_valid)):
-        return value, found
+    if not schema and not flaws and (version := version_of(value, is_valid)):
+        return value, version
     judged_by = schema or closest_version(value)
     errors = first_errors(_reports(value, flaws, judged_by, by_shape=schema is None))
     if not errors.findings:
@@ -120,12 +120,12 @@ def errors_of(value: Any, schema: Schema) -> Iterator[Report]:
     # already.
     by_field = {rule.field: rule for rule in schema.rules if kind in rule.types}
     seen = set()
-    for _, steps, _, found in _errors(_parts(schema)[1], value, []) if by_field else ():
+    for _, steps, _, actual in _errors(_parts(schema)[1], value, []) if by_field else ():
         rule = by_field[str(steps[0])]
         if rule.code not in seen:
             seen.add(rule.code)
-            text = f"{rule.message}, found nothing" if found is NO_VALUE else rule.message
-            yield rule.code, steps, text, found
+            text = f"{rule.message}, found nothing" if actual is NO_VALUE else rule.message
+            yield rule.code, steps, text, actual
 
 
 def field_errors(value: Any, schema: Schema) -> Iterator[Report]:

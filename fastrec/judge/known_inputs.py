@@ -128,8 +128,12 @@ class KnownInputs:
             known = None
             start = find(lead, position, end) + skip
             if start < skip:  # lines without an input, such as blank ones, come in runs
-                found = find(lead, end)
-                end = data.rfind(b"\n", end, found) if found >= 0 else size - data.endswith(b"\n")
+                next_lead = find(lead, end)
+                end = (
+                    data.rfind(b"\n", end, next_lead)
+                    if next_lead >= 0
+                    else size - data.endswith(b"\n")
+                )
                 inputs += [None] * count_newlines(view[position:end])
             else:
                 # Shards of one evaluation often have their questions in the same order. A right

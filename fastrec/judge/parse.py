@@ -248,8 +248,8 @@ def _own_flaws(value: Any) -> Iterator[tuple[str, str | None, str]]:
             yield "json.surrogate", None, _SURROGATE.format("string")
     elif isinstance(value, float) and (isinstance(value, NoNumber) or not math.isfinite(value)):
         text = value.text if isinstance(value, NoNumber) else str(value)
-        found = text if len(text) <= 40 else f"one of {len(text):,} characters"
-        yield "json.number", None, f"expected a finite number, found {found}"
+        description = text if len(text) <= 40 else f"one of {len(text):,} characters"
+        yield "json.number", None, f"expected a finite number, found {description}"
 
 
 def _spellable(key: str) -> str:

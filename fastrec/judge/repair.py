@@ -88,15 +88,17 @@ def _nan_score(record: JsonObject, _: Schema) -> tuple[str, str] | None:
     is_text = isinstance(score, str) and score.strip().lower() in _NO_NUMBERS
     if not (isinstance(score, NoNumber) or is_text):
         return None
-    found = score.text if isinstance(score, NoNumber) else spell(score).decode()
-    reason = f"the score was {found}, which is not a finite number; {_PLACEHOLDER} is a placeholder"
+    score_text = score.text if isinstance(score, NoNumber) else spell(score).decode()
+    reason = (
+        f"the score was {score_text}, which is not a finite number; {_PLACEHOLDER} is a placeholder"
+    )
     is_correct = evaluation.get("is_correct")
     if is_correct is not False and "is_correct" in evaluation:
         reason += f", and is_correct was {_as_text(is_correct)}"
         evaluation["is_correct"] = False
     evaluation["score"] = _PLACEHOLDER
     record["error"] = f"{error}; {reason}" if error else reason
-    return "$.evaluation.score", f"the score {found} became an error"
+    return "$.evaluation.score", f"the score {score_text} became an error"
 
 
 def _as_text(value: Any) -> str:

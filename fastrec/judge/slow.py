@@ -154,8 +154,8 @@ class SlowPath(msgspec.Struct):
         names_unexpected_metric = self._settings.target_is_guess and names_metric(value)
         if schema is target and not names_unexpected_metric:
             return None
-        found = "one that names a metric" if schema is target else f"one of {schema.name}"
-        problem = f"expected a record of {target.name}, found {found}"
+        actual = "one that names a metric" if schema is target else f"one of {schema.name}"
+        problem = f"expected a record of {target.name}, found {actual}"
         return Finding(
             "version.newer", "$", f"{problem}: give --schema {NEWEST_SCHEMA.name} or auto"
         )
