@@ -73,9 +73,11 @@ class Condition(NamedTuple):
 def parse_condition(text: str) -> Condition:
     """Parse one condition.
 
-    >>> one = parse_condition("!metadata.subject = law")
-    >>> one.field, one.negated, one.matches({"metadata": {"subject": "law"}}), one.matches({})
-    ('metadata.subject', True, False, True)
+    >>> isnt_law = parse_condition("!metadata.subject = law")
+    >>> isnt_law.field, isnt_law.negated
+    ('metadata.subject', True)
+    >>> isnt_law.matches({"metadata": {"subject": "law"}}), isnt_law.matches({})
+    (False, True)
 
     Raises:
         UsageError: It is not FIELD OP VALUE, or its regular expression is wrong.

@@ -1,7 +1,8 @@
 """The confidence of answers, and whether they are right.
 
 The confidence is in a field of a record, or it is the score that another metric gives the answer.
-FIELD:100 is one from 0 to 100. The scale is not guessed: a single number above 1 may be a mistake.
+FIELD:100 is a confidence from 0 to 100. The scale is not guessed: a single number above 1 may be a
+mistake.
 """
 
 from collections.abc import Iterator, Sequence

@@ -172,7 +172,7 @@ def _search_part(task: _Task) -> Array:
 
 
 def _lines_with(text: bytes, needles: Sequence[bytes]) -> list[tuple[int, int]]:
-    """Where lines that contain one of some needles begin and end, newline included."""
+    """Where lines that contain any of the needles begin and end, newline included."""
     spans = set()
     for needle in needles:
         offset = find(text, needle)

@@ -209,7 +209,7 @@ class ScopeRecords:
         return CodedColumn(codes[self.place], values)
 
     def are_models(self, models: Collection[str]) -> Array:
-        """Whether each model of the scope is one of some models; without any, all are."""
+        """Whether each model of the scope is among the given models; without any, all are."""
         wanted = set(models or self.models)
         return np.array([model in wanted for model in self.models], dtype=np.bool_)
 

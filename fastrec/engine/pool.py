@@ -160,7 +160,7 @@ class PoolEngine(Engine):
     def _end(self, *, kill: bool) -> None:
         """End the workers.
 
-        One that does not end, such as a stopped one, is killed after a while.
+        A worker that does not end, such as a stopped one, is killed after a while.
         """
         executor = self._executor
         workers = self._workers()

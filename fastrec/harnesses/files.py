@@ -69,7 +69,7 @@ _MOST_COPIES = 2  # a run of HELM has two long files
 def open_plain(path: str) -> Reader:
     """Open a file whose text is read by byte ranges.
 
-    A compressed one is decompressed into a temporary file first.
+    A compressed file is decompressed into a temporary file first.
 
     LogError if it is damaged.
     """

@@ -5,8 +5,8 @@
     job/trial/agent/trajectory.json        what the agent did
 
 A log is one agent with one model on one data set, as in the statistics. A trial without rewards is
-an error, which Harbor counts as 0. One with rewards has a score, whatever stopped it. The files do
-not have the task, so its name is the question.
+an error, which Harbor counts as 0. A trial with rewards has a score, whatever stopped it. The files
+do not have the task, so its name is the question.
 """
 
 from collections import defaultdict

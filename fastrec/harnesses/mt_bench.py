@@ -5,7 +5,7 @@
     model_judgment/<judge>_single.jsonl  a score from 1 to 10 for each question, turn and model;
                                          -1 if the judge failed
 
-Each turn is a sample. The second one is a conversation: its question alone is `input.raw`.
+Each turn is a sample. The second turn is a conversation: its question alone is `input.raw`.
 """
 
 from collections.abc import Iterable

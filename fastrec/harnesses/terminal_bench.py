@@ -6,7 +6,7 @@
 
 Files of the leaderboard often do not name the model: then the name of a folder does, such as
 `20250923_droid_claude-4-sonnet`. A trial without a verdict is an error, which the harness counts as
-0. One with a verdict has a score, whatever stopped it: `stop_reason` tells. Files of the first
+0. A trial with a verdict has a score, whatever stopped it: `stop_reason` tells. Files of the first
 versions have neither ids nor times: then a hash tells the runs of an agent apart.
 """
 

@@ -141,7 +141,7 @@ class Shard(msgspec.Struct, frozen=True):
     def slices(self, slice_bytes: int) -> Iterator[Slice]:
         """Cut the shard into slices of at most about `slice_bytes`.
 
-        One that is not splittable is one slice.
+        A shard that is not splittable is one slice.
 
         The cuts depend on this shard only, so that results for its slices stay usable when other
         shards are added.
