@@ -15,8 +15,8 @@ def find_questions(
 ) -> Iterator[tuple[int, Array]]:
     """Yield scopes with the numbers of records that have a hash, or else an id, or else a prefix.
 
-    The beginning of a hash needs at least `shortest` characters. Of each scope and hash, the first
-    `limit` are found.
+    The beginning of a hash needs at least `shortest` characters. Of each part, the first `limit`
+    questions are found.
     """
     if not text:
         return
