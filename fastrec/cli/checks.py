@@ -366,7 +366,7 @@ def print_groups(
         click.echo(f"… and {hidden:,} {rest}")
 
 
-def locations_text(found: Any) -> str:
+def locations_text(group: Any) -> str:
     """Say where the first lines of a group are."""
-    places = ", ".join(f"{location.source}:{location.line}" for location in found.locations)
-    return f"{places}, …" if found.count > len(found.locations) else places
+    places = ", ".join(f"{location.source}:{location.line}" for location in group.locations)
+    return f"{places}, …" if group.count > len(group.locations) else places

@@ -209,9 +209,9 @@ def _print_plan(plan: Plan) -> None:
 def _format_changes(shards: int, changes: object) -> str:
     """Say how many shards have changed; `changes` has numbers or lists of them."""
     kinds = ("unchanged", "new", "changed", "gone")
-    found = [spell(f"[?{{{kind}:,}} {kind}]", changes) for kind in kinds]
+    counts = [spell(f"[?{{{kind}:,}} {kind}]", changes) for kind in kinds]
     return spell(
-        "{shards:shard}: {found}", shards=shards, found=", ".join(filter(None, found)) or "none"
+        "{shards:shard}: {counts}", shards=shards, counts=", ".join(filter(None, counts)) or "none"
     )
 
 

@@ -115,7 +115,7 @@ _TABLES: dict[str, Callable[..., Iterable[str]]] = {
 
 
 def print_answer(
-    found: Any,
+    answer: Any,
     sections: Iterable[Section] = (),
     legends: Legends = (),
     *,
@@ -123,7 +123,7 @@ def print_answer(
     for_paper: bool = False,
     **printers: Callable[[], None],
 ) -> None:
-    """Print what a command has found: with the printer of the format, as tables, CSV or JSON.
+    """Print the answer of a command: with the printer of the format, as tables, CSV or JSON.
 
     `table` has the legend and the columns of the CSV. `for_paper` puts units of Markdown and LaTeX
     into headings.
@@ -133,9 +133,9 @@ def print_answer(
         if output_format in printers:
             printers[output_format]()
         elif output_format == "csv":
-            print_csv(found.rows(), described(table, "csv"))
+            print_csv(answer.rows(), described(table, "csv"))
         elif output_format == "json":
-            print_json(found)
+            print_json(answer)
         else:
             sections = list(sections)
             if for_paper and output_format != "text":

@@ -182,7 +182,7 @@ def _print_changes(result: Trend, names: Sequence[str]) -> None:
         result,
         tests=", ".join(tests.values()),
     )
-    changes = sorted(result.significant_changes(), key=lambda found: names.index(found[2].after))
+    changes = sorted(result.significant_changes(), key=lambda entry: names.index(entry[2].after))
     if not changes:
         say("No change is more than chance ({}).", about)
         return

@@ -73,17 +73,17 @@ def overlap(corpus: str, by: str, **options: Any) -> None:
     """
     from fastrec.commands.overlap import overlap as run
 
-    found = run_reading(run, corpus, by=by, **options)
-    print_answer(found, _overlap_sections(found), table=by)
+    result = run_reading(run, corpus, by=by, **options)
+    print_answer(result, _overlap_sections(result), table=by)
 
 
-def _overlap_sections(found: Overlap) -> Iterator[Section]:
-    yield from map(_joins_section, found.models or ())
-    if found.evaluations is not None:
-        yield _shared_section(found.evaluations)
-    if found.names is not None:
-        yield _names_section(found.names)
-    for name, models in groupby(found.hashes or (), key=attrgetter("evaluation_name")):
+def _overlap_sections(result: Overlap) -> Iterator[Section]:
+    yield from map(_joins_section, result.models or ())
+    if result.evaluations is not None:
+        yield _shared_section(result.evaluations)
+    if result.names is not None:
+        yield _names_section(result.names)
+    for name, models in groupby(result.hashes or (), key=attrgetter("evaluation_name")):
         yield _hashes_section(name, list(models))
 
 
@@ -202,12 +202,12 @@ def costs(corpus: str, **options: Any) -> None:
     from fastrec.answers.costs import total_costs
     from fastrec.commands.costs import costs as run
 
-    found = run_reading(run, corpus, **options)
-    names, rows, notes = total_costs(found.costs)
-    evaluations = {cost.evaluation_name for cost in found.costs}
+    result = run_reading(run, corpus, **options)
+    names, rows, notes = total_costs(result.costs)
+    evaluations = {cost.evaluation_name for cost in result.costs}
     about = spell("{rows:model}, {evaluations:evaluation}", rows=rows, evaluations=evaluations)
     table = make_table(names, rows, hidden=("evaluations", "records"))
-    print_answer(found, [Section("cost", about, table, notes)], table="costs")
+    print_answer(result, [Section("cost", about, table, notes)], table="costs")
 
 
 @command()
@@ -233,9 +233,9 @@ def calibration(corpus: str, **options: Any) -> None:
     """
     from fastrec.commands.calibration import calibration as run
 
-    found = run_reading(run, corpus, **options)
-    sections = _by_scope(found.models, _calibration_section)
-    print_answer(found, sections, table="calibration")
+    result = run_reading(run, corpus, **options)
+    sections = _by_scope(result.models, _calibration_section)
+    print_answer(result, sections, table="calibration")
 
 
 def _by_scope(models: Iterable[Any], section: Callable[[str, list[Any]], Section]) -> list[Section]:
@@ -286,14 +286,14 @@ def corrected(corpus: str, **options: Any) -> None:
     """
     from fastrec.commands.corrected import corrected as run
 
-    found = run_reading(run, corpus, **options)
-    print_answer(found, _by_scope(found.models, _corrected_section), table="corrected")
+    corrections = run_reading(run, corpus, **options)
+    print_answer(corrections, _by_scope(corrections.models, _corrected_section), table="corrected")
     if options["labels"]:
         counts = "{labels:label}, {unused:,} that fit no answer; {unfilled:line} without a verdict"
-        print_notice(spell(counts, found))
+        print_notice(spell(counts, corrections))
     if options["propose"]:
         print_notice(
-            spell("{proposed:answer} to label in {output}", found, output=options["output"])
+            spell("{proposed:answer} to label in {output}", corrections, output=options["output"])
         )
 
 
@@ -393,9 +393,9 @@ def items(corpus: str, limit: int, **options: Any) -> None:
     """
     from fastrec.commands.items import items as run
 
-    found = run_reading(run, corpus, **options)
-    sections = _item_sections(found, limit)
-    print_answer(found, sections, table="items", csv=lambda: _print_csv(found))
+    result = run_reading(run, corpus, **options)
+    sections = _item_sections(result, limit)
+    print_answer(result, sections, table="items", csv=lambda: _print_csv(result))
 
 
 _FLAGS = {
@@ -405,15 +405,15 @@ _FLAGS = {
 }
 
 
-def _print_csv(found: Items) -> None:
-    questions = [question for scope in found.evaluations for question in scope.questions]
+def _print_csv(result: Items) -> None:
+    questions = [question for scope in result.evaluations for question in scope.questions]
     flags = [{"flags": " ".join(question.flags)} for question in questions]
-    rows = [row | more for row, more in zip(found.rows(), flags, strict=True)]
+    rows = [row | more for row, more in zip(result.rows(), flags, strict=True)]
     print_csv(rows, described("items", "csv"))
 
 
-def _item_sections(found: Items, limit: int) -> Iterator[Section]:
-    for scope in found.evaluations:
+def _item_sections(result: Items, limit: int) -> Iterator[Section]:
+    for scope in result.evaluations:
         title = " · ".join(filter(None, (scope.evaluation_name, scope.metric)))
         suspects = [question for question in scope.questions if "suspected_key" in question.flags]
         table: Table | str = table_of("items", suspects[:limit], _SUSPECT)

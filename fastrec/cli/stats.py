@@ -65,7 +65,7 @@ def _columns(digits: int | None) -> Spellings:
     }
     columns = {}
     for name, spelling in described("stats", "columns").items():
-        columns[name] = re.sub("[A-Z]+", lambda found: formats[found[0]], spelling)
+        columns[name] = re.sub("[A-Z]+", lambda match: formats[match[0]], spelling)
     return columns | {
         "95% interval": lambda model: _interval(model.accuracy_low, model.accuracy_high, digits),
         "tokens": lambda model: _total(model.tokens),
@@ -78,48 +78,50 @@ def _total(tokens: Tokens) -> str:
     return f"{tokens.total:,}" if isinstance(tokens.total, int) else "huge"
 
 
-def _sections(found: Stats, most: int | None) -> Iterator[Section]:
+def _sections(ranking: Stats, most: int | None) -> Iterator[Section]:
     """Make a table for each evaluation; with `most`, of so many models, on about two screens."""
     from fastrec.summary.present_ranking import about, unranked_in_words
 
-    for evaluation in found.evaluations[: most and _MOST_ROWS // most]:
+    for evaluation in ranking.evaluations[: most and _MOST_ROWS // most]:
         models = evaluation.by_model[:most]
         table: Table | str = _NO_COMMON if evaluation.answering else _NO_ANSWERS
         if models:
-            table = _models_table(found, evaluation, models)
+            table = _models_table(ranking, evaluation, models)
         notes = more_rows(len(evaluation.by_model) - len(models), "model", "`--all`")
         notes += unranked_in_words(evaluation)
         yield Section(evaluation.title, about(evaluation), table, notes)
 
 
-def _legends(found: Stats, most: int | None) -> Iterator[Sequence[str]]:
+def _legends(ranking: Stats, most: int | None) -> Iterator[Sequence[str]]:
     from fastrec.answers.similar_names import probable_pairs
     from fastrec.summary.present_ranking import facts_in_words, legend
 
-    yield list(legend(found))
-    names = {model.model_id for evaluation in found.evaluations for model in evaluation.by_model}
+    yield list(legend(ranking))
+    names = {model.model_id for evaluation in ranking.evaluations for model in evaluation.by_model}
     pairs = probable_pairs(names)
     similar = [
         f"{counted(len(pairs), 'pair')} of models with names that differ only in spelling, such as "
         f"{first} and {second} (overlap --by names)"
         for first, second in pairs[:1]
     ]
-    yield [*facts_in_words(found.corpus), *similar]
-    rows = [len(evaluation.by_model) for evaluation in found.evaluations]
+    yield [*facts_in_words(ranking.corpus), *similar]
+    rows = [len(evaluation.by_model) for evaluation in ranking.evaluations]
     if most and (left := sum(rows) - sum(min(size, most) for size in rows[: _MOST_ROWS // most])):
         text = f"left out: {left:,} of {sum(rows):,} rows; --all shows them"
         yield [f"{text}, --format json and csv always have all"]
 
 
-def _models_table(found: Stats, evaluation: EvaluationStats, models: Sequence[ModelStats]) -> Table:
-    left_out = {"score interval"} if found.shows_accuracy(evaluation) else _NOT_GRADED
+def _models_table(
+    ranking: Stats, evaluation: EvaluationStats, models: Sequence[ModelStats]
+) -> Table:
+    left_out = {"score interval"} if ranking.shows_accuracy(evaluation) else _NOT_GRADED
     repeats = any(model.answers > model.questions for model in models)
     left_out = left_out | ({"n"} if repeats else _REPEATS)
     if evaluation.by != "errors" and not any(model.errors for model in models):
         left_out.add("errors")
     headings = {"score interval": "95% interval"}
-    if found.repeats_as != "mean":
-        headings["accuracy"] = found.repeats_as
+    if ranking.repeats_as != "mean":
+        headings["accuracy"] = ranking.repeats_as
     digits = asked().digits
     spellings: Spellings = {}
     for name, spelling in _columns(digits).items():
@@ -138,11 +140,11 @@ def _of_series(how: str, digits: int | None, model: ModelStats) -> str:
     return value_text(model.series[how], graded=False, digits=digits)
 
 
-def _print_csv(found: Stats) -> None:
+def _print_csv(ranking: Stats) -> None:
     """Print one table of all models and scopes, with numbers in full precision."""
     fields = described("stats", "fields")
     rows = []
-    for evaluation in found.evaluations:
+    for evaluation in ranking.evaluations:
         for rank, model in enumerate(evaluation.by_model, 1):
             row: dict[str, Any] = {
                 "evaluation_name": evaluation.evaluation_name,
@@ -214,8 +216,8 @@ def stats(paths: tuple[str, ...], show_all: bool, **options: Any) -> None:
     quiet = asked().quiet
     warn_of_terminal(paths)
     notice = None if quiet else print_notice
-    found = run_reading(run, paths, stages=("sort", "merge", "read"), notice=notice, **options)
-    missing = skipped_lines(found.skipped)
+    ranking = run_reading(run, paths, stages=("sort", "merge", "read"), notice=notice, **options)
+    missing = skipped_lines(ranking.skipped)
     with allow_broken_pipe():
         if output_format in ("json", "csv", "latex"):
             if not quiet:
@@ -224,11 +226,11 @@ def stats(paths: tuple[str, ...], show_all: bool, **options: Any) -> None:
             print_lines([*map(safe, missing), ""])
         elif missing:  # indented lines become a list
             print_lines([*(re.sub("^  ", "- ", escaped(line)) for line in missing), ""])
-    rows = sum(len(evaluation.by_model) for evaluation in found.evaluations)
+    rows = sum(len(evaluation.by_model) for evaluation in ranking.evaluations)
     most = None
     if rows > _MOST_ROWS and output_format == "text" and not show_all:
-        most = max(_MOST_ROWS // len(found.evaluations), _LEAST_ROWS)
-    sections = _sections(found, most)
-    legends = _legends(found, most)
-    print_answer(found, sections, legends, for_paper=True, csv=lambda: _print_csv(found))
-    exit_if_incomplete(found.evaluations, found.damaged)
+        most = max(_MOST_ROWS // len(ranking.evaluations), _LEAST_ROWS)
+    sections = _sections(ranking, most)
+    legends = _legends(ranking, most)
+    print_answer(ranking, sections, legends, for_paper=True, csv=lambda: _print_csv(ranking))
+    exit_if_incomplete(ranking.evaluations, ranking.damaged)

@@ -255,8 +255,8 @@ def compare(
         if groups or cluster:
             raise UsageError("--group-by and --cluster cannot be combined with --metric-pair")
         index, scopes = opened(msgspec.structs.replace(chosen, metric=graders))
-        found = _agreements(index, scopes, graders, examples)
-        return Comparison("", "", str(repeats), [], [], metrics=graders, agreement=found)
+        agreements = _agreements(index, scopes, graders, examples)
+        return Comparison("", "", str(repeats), [], [], metrics=graders, agreement=agreements)
     if a is None or b is None:
         raise UsageError("name two models, A and B, or two metrics with --metric-pair")
     index, scopes = opened(chosen)
@@ -283,7 +283,9 @@ def compare(
             for scope, query in group_scopes
             if {*pair}.issubset(scope.models)
         ]
-        shown = largest_groups(compared, parts, groups, lambda one: one.questions, note)
+        shown = largest_groups(
+            compared, parts, groups, lambda evaluation: evaluation.questions, note
+        )
         compared = with_groups(compared, shown, groups)
     adjust_p_values(compared)
     for text in index.selection.notes:
@@ -313,24 +315,26 @@ def _compare_scope(
     difference = None
     if detect is not None:
         difference = detect / points_per_unit(other_scale=graded and scope.other_scale)
-    (found,) = compare_series([series], graded=graded, clusters=clusters, detect=difference)
-    wins, losses = (found.fell, found.rose) if scope.lower_is_better else (found.rose, found.fell)
-    wanted = examples if found.rose + found.fell else 0
+    (paired,) = compare_series([series], graded=graded, clusters=clusters, detect=difference)
+    wins, losses = (
+        (paired.fell, paired.rose) if scope.lower_is_better else (paired.rose, paired.fell)
+    )
+    wanted = examples if paired.rose + paired.fell else 0
     return filled(
         ComparedEvaluation,
-        found,
+        paired,
         scope,
         graded=graded,
         other_scale=graded and scope.other_scale,
-        only_a=found.only_second,
-        only_b=found.only_first,
+        only_a=paired.only_second,
+        only_b=paired.only_first,
         wins=wins,
         losses=losses,
-        ties=found.questions - found.rose - found.fell,
-        a=found.second,
-        b=found.first,
+        ties=paired.questions - paired.rose - paired.fell,
+        a=paired.second,
+        b=paired.first,
         p_adjusted=None,
-        questions_needed=found.needed,
+        questions_needed=paired.needed,
         examples=_distinguishing_questions(index, scope, query, pair, means, number=wanted)
         if wanted
         else [],
@@ -344,15 +348,15 @@ def _agreements(
     examples: int,
 ) -> list[Agreement]:
     """Compare two metrics on each evaluation that has both."""
-    found = []
+    agreements = []
     queries = {(scope.evaluation_name, scope.metric): query for scope, query in scopes}
     for name in dict.fromkeys(name for name, _ in queries):
         pair = [queries.get((name, metric)) for metric in graders]
         if pair[0] is not None and pair[1] is not None:
-            found.append(_agreement(index, pair[0], pair[1], examples))
-    if not found:
+            agreements.append(_agreement(index, pair[0], pair[1], examples))
+    if not agreements:
         raise NoMatchError(f"no evaluation has both metrics, {' and '.join(graders)}")
-    return found
+    return agreements
 
 
 def _agreement(index: QuestionTable, first: Query, second: Query, examples: int) -> Agreement:

@@ -135,17 +135,17 @@ def corrected(
             models += _correct_models(scope, table, is_wanted, labelled, pooled=pooled)
             is_wanted[list(labelled)] = False
         unlabelled.append(_order_for_sampling(table, is_wanted, seed))
-    found = Corrections(models=models, pooled=pooled)
+    corrections = Corrections(models=models, pooled=pooled)
     if file and labeller:
-        found.labels = len(labeller.labels)
-        found.unused = found.labels - len(used)
-        found.unfilled = count_unfilled(file)
+        corrections.labels = len(labeller.labels)
+        corrections.unused = corrections.labels - len(used)
+        corrections.unfilled = count_unfilled(file)
     if propose is not None:
         numbers = _sample(np.concatenate(unlabelled), propose, seed)
         graded = {(scope.evaluation_name, scope.metric) for scope, _ in scopes if scope.graded}
         _write_lines(index.selection, numbers, os.fspath(output or ""), graded)
-        found.proposed = len(numbers)
-    return found
+        corrections.proposed = len(numbers)
+    return corrections
 
 
 def _find_labelled(
@@ -162,7 +162,7 @@ def _find_labelled(
         if labeller.change_of(_names_of(table, place))
     ]
     lines = table.selection.lines(table.number[places])
-    found = {}
+    differences = {}
     for place, line in zip(places, lines, strict=True):
         record = decoded(line)
         if label := labeller.label_of(record):
@@ -175,9 +175,9 @@ def _find_labelled(
             verdict = record["evaluation"]
             value = new_verdict(label, verdict).get(field)
             if value is not None:
-                found[place] = float(value) - float(verdict[field])
+                differences[place] = float(value) - float(verdict[field])
                 used.add(label.answer)
-    return found
+    return differences
 
 
 def _names_of(table: ScopeRecords, place: int) -> SimpleNamespace:

@@ -71,21 +71,21 @@ def items(
         jobs=jobs,
         progress=progress,
     )
-    found = [index.items(query, subset=subset, seed=seed) for _, query in scopes]
-    if subset is not None and not any(scope.subset for scope in found):
+    evaluations = [index.items(query, subset=subset, seed=seed) for _, query in scopes]
+    if subset is not None and not any(scope.subset for scope in evaluations):
         raise UsageError(
             f"no evaluation has a subset of {subset:,}: that takes {FEWEST_MODELS} models with "
             "nearly all questions, and more questions that all of them answered"
         )
     if output is not None:
-        _write_subsets(found, os.fspath(output))
-    return Items(evaluations=found)
+        _write_subsets(evaluations, os.fspath(output))
+    return Items(evaluations=evaluations)
 
 
-def _write_subsets(found: Sequence[EvaluationItems], path: str) -> None:
+def _write_subsets(evaluations: Sequence[EvaluationItems], path: str) -> None:
     """Write the questions of subsets to a file, a hash on each line, as `--questions` reads it."""
     lines = []
-    for scope in found:
+    for scope in evaluations:
         if scope.subset is not None:
             lines.append(f"# {len(scope.subset.questions):,} questions of {scope.evaluation_name}")
             lines += scope.subset.questions

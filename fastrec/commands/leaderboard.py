@@ -102,14 +102,14 @@ def _name(evaluation: str, groups: Sequence[GroupBy]) -> str:
 
 def _weights(weights: Mapping[str, float] | AnyPath | None) -> dict[str, float]:
     """The weights by evaluation; a file has a line `"evaluation" = 2` for each."""
-    found = {} if weights is None else weights
+    given = {} if weights is None else weights
     where = "weights"
-    if not isinstance(found, Mapping):
-        where = shown(os.fspath(found))
-        found = read_toml(os.fspath(found), "the weights")
-    for name, value in found.items():
+    if not isinstance(given, Mapping):
+        where = shown(os.fspath(given))
+        given = read_toml(os.fspath(given), "the weights")
+    for name, value in given.items():
         if type(value) not in (int, float) or not 0 <= value < math.inf:
             raise UsageError(
                 f"{where}: the weight of {name!r} must be a number of at least 0, not {value!r}"
             )
-    return {name: float(value) for name, value in found.items()}
+    return {name: float(value) for name, value in given.items()}

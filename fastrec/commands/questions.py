@@ -147,15 +147,15 @@ def questions(
         names = {scope.evaluation_name for scope, _ in scopes}
         index.search(text, names.pop() if len(names) == 1 else None, jobs=jobs, progress=progress)
     lacking = "" if missing is None else choose_model(missing, index.models)
-    found = []
+    matching = []
     asked = {"which": which, "flags": flags, "text": text, "place": in_, "sort": sort}
     for scope, query in scopes:
         models = {"right": _models_of(scope, of_right), "wrong": _models_of(scope, of_wrong)}
         if None not in models.values():
             query = msgspec.structs.replace(query, **asked, **models, missing=lacking)
-            found.append((scope, query))
+            matching.append((scope, query))
     most = sys.maxsize if lacking else limit
-    return Questions(_tables(index, found, most), other_metrics(index, scopes, chosen))
+    return Questions(_tables(index, matching, most), other_metrics(index, scopes, chosen))
 
 
 def _tables(index: QuestionTable, scopes: Chosen, limit: int) -> list[EvaluationQuestions]:
@@ -174,9 +174,11 @@ def _tables(index: QuestionTable, scopes: Chosen, limit: int) -> list[Evaluation
 def _models_of(scope: Scope, patterns: Sequence[str]) -> tuple[str, ...] | None:
     """Return the models of a scope that match any of some patterns.
 
-    None if one of these matches none of them.
+    None if a pattern matches none of them.
     """
-    found = [{model for model in scope.models if matches_any(model, [one])} for one in patterns]
-    if not all(found):
+    by_pattern = [
+        {model for model in scope.models if matches_any(model, [pattern])} for pattern in patterns
+    ]
+    if not all(by_pattern):
         return None
-    return tuple(model for model in scope.models if model in set().union(*found))
+    return tuple(model for model in scope.models if model in set().union(*by_pattern))

@@ -142,29 +142,29 @@ def stats(
         is_tested = not no_ranks and by in (None, "accuracy", "score") and repeats.kind == "mean"
         evaluations = _results_of(index, repeats)
         chosen = choice(evaluations, wanted, metrics=metrics)
-        found = ranked(chosen)
-        found.others = len(choice(evaluations, wanted, metrics="all")) - len(chosen)
+        ranking = ranked(chosen)
+        ranking.others = len(choice(evaluations, wanted, metrics="all")) - len(chosen)
         # Groups come first, because there may be too many of them.
         by_group = opened(index.selection.reader, wanted, groups) if groups else None
         if common:
             recount = partial(_only_common, index=index, errors_as_wrong=errors_as_wrong)
-            found.evaluations = ranked(list(map(recount, chosen))).evaluations
-        _add_tests(found, index, common=common, ranks=is_tested)
-        _add_series(found.evaluations, index, others)
+            ranking.evaluations = ranked(list(map(recount, chosen))).evaluations
+        _add_tests(ranking, index, common=common, ranks=is_tested)
+        _add_series(ranking.evaluations, index, others)
         if by_group:
             chosen_groups = choice(_results_of(by_group, repeats), metrics="all")
             size = attrgetter("records")
-            shown = largest_groups(found.evaluations, chosen_groups, groups, size, note)
+            shown = largest_groups(ranking.evaluations, chosen_groups, groups, size, note)
             parts = ranked(shown)
             _add_tests(parts, by_group, ranks=is_tested)
             _add_series(parts.evaluations, by_group, others)
-            add_groups(found, parts.evaluations, groups)
-        found.cluster = cluster
-        found.damaged = index.selection.reader.damaged_files()
-        found.outcomes = tuple(name for name in OUTCOMES if getattr(wanted, name))
+            add_groups(ranking, parts.evaluations, groups)
+        ranking.cluster = cluster
+        ranking.damaged = index.selection.reader.damaged_files()
+        ranking.outcomes = tuple(name for name in OUTCOMES if getattr(wanted, name))
         for text in index.selection.notes:
             note(text)
-        return found
+        return ranking
 
 
 def _results_of(index: QuestionTable, repeats: RepeatsAs) -> Sequence[EvaluationSummary]:
@@ -182,20 +182,20 @@ def _add_series(
             model.series[str(repeats)] = reduced[name].accuracy
 
 
-def _add_tests(found: Stats, index: QuestionTable, *, common: bool = False, ranks: bool) -> None:
+def _add_tests(ranking: Stats, index: QuestionTable, *, common: bool = False, ranks: bool) -> None:
     """Test which models differ, and set errors over clusters.
 
     The scores of errors do not count, so errors cannot count as wrong.
     """
     if ranks:
         tested = [
-            one
-            for one in found.evaluations
-            if len(one.by_model) > 1 and not (found.errors_as_wrong and one.errors)
+            evaluation
+            for evaluation in ranking.evaluations
+            if len(evaluation.by_model) > 1 and not (ranking.errors_as_wrong and evaluation.errors)
         ]
         add_ranks(tested, index, common=common)
     if index.selection.clusters is not None:
-        add_cluster_errors(found.evaluations, index, common=common)
+        add_cluster_errors(ranking.evaluations, index, common=common)
 
 
 def _corpus_of(
@@ -221,7 +221,7 @@ def _corpus_of(
     scratch = None if work_dir is None else os.fspath(work_dir)
     options = Options(level=SCRATCH_LEVEL, jobs=jobs, work_dir=scratch, allow_empty=True)
     try:
-        made = stack.enter_context(
+        corpus = stack.enter_context(
             scratch_corpus(shards, options, progress=progress, notice=notice)
         )
     except BadShardsError as exc:
@@ -230,12 +230,12 @@ def _corpus_of(
             f"{counted(len(exc.errors), 'shard')} could not be read completely, so there are no "
             f"statistics:\n{errors}Download them again, or leave them out."
         ) from exc
-    counts = made.summary.line_counts
+    counts = corpus.summary.line_counts
     if counts.rejected:
         notice(f"{counts.rejected:,} of {counts.lines:,} lines are invalid and do not count")
-    if saved := made.summary.repairable.lines:
+    if saved := corpus.summary.repairable.lines:
         notice(f"`fastrec normalize --repair all` would keep {saved:,} of them")
-    return made.directory
+    return corpus.directory
 
 
 def _only_common(chosen: Chosen, index: QuestionTable, *, errors_as_wrong: bool) -> Chosen:

@@ -229,10 +229,10 @@ class _FindingLog:
         with self._writing():
             self._file.close()
 
-    def add(self, found: _JudgedSlice) -> None:
+    def add(self, judged: _JudgedSlice) -> None:
         """Append the findings of a shard with corrected line numbers; remove its slices' files."""
-        for path, line_base in found.logs:
-            if not found.error:
+        for path, line_base in judged.logs:
+            if not judged.error:
                 with Path(path).open("rb") as lines, self._writing():
                     self._file.writelines(_renumbered(lines, line_base) if line_base else lines)
             Path(path).unlink()
@@ -264,14 +264,14 @@ class Reporter:
         self._reported = (0, 0, 0, 0)
         progress.start("judge", self._text.total)
 
-    def report(self, piece: Slice, found: _JudgedSlice, stats: ReadStats | None = None) -> None:
+    def report(self, piece: Slice, judged: _JudgedSlice, stats: ReadStats | None = None) -> None:
         """Report a slice: what was read of it so far, or all of it, without `stats`."""
         estimated = piece.estimated_text
-        text = found.counts["text_bytes"] or self._reported[1]
+        text = judged.counts["text_bytes"] or self._reported[1]
         if stats:
             estimated = estimated * min(stats.raw_bytes, piece.size) // max(piece.size, 1)
             text = stats.text_bytes
-        now = (estimated, text, found.counts["lines"], found.counts["invalid"])
+        now = (estimated, text, judged.counts["lines"], judged.counts["invalid"])
         new_estimated, new_text, *new_lines = (
             after - before for after, before in zip(now, self._reported, strict=True)
         )
@@ -364,20 +364,20 @@ def validate(
         )
         results = stack.enter_context(closing(_judge_slices(shards, task, jobs, progress)))
         for shard, pieces in groupby(results, key=lambda result: result[0].shard):
-            found = _JudgedSlice()
+            judged = _JudgedSlice()
             for _, piece in pieces:
-                found += piece
+                judged += piece
             if log:
-                log.add(found)
-            if found.error:  # nothing of a shard counts that could not be read completely
-                bad_shards.append(found.error)
+                log.add(judged)
+            if judged.error:  # nothing of a shard counts that could not be read completely
+                bad_shards.append(judged.error)
                 continue
-            if found.bom:
+            if judged.bom:
                 notice = f"{shown(shard.path)} begins with a byte order mark, which was skipped"
                 notices.append(notice)
-            counts += found.counts
-            found.counts.clear()  # so that line numbers stay those of each shard
-            total += found
+            counts += judged.counts
+            judged.counts.clear()  # so that line numbers stay those of each shard
+            total += judged
         progress.finish()
     return Validation(
         **counts,
@@ -424,11 +424,11 @@ def _judge_slices(
     invalid = 0
     with closing(run_in_order(run_task, tasks, text_bytes=text_bytes, jobs=jobs)) as done:
         for finished, results in zip(tasks, done, strict=True):
-            for piece, found in zip(finished.slices, results, strict=True):
+            for piece, judged in zip(finished.slices, results, strict=True):
                 if jobs > 1:
-                    reporter.report(piece, found)
-                yield piece, found
-                invalid += found.counts["invalid"]
+                    reporter.report(piece, judged)
+                yield piece, judged
+                invalid += judged.counts["invalid"]
                 if task.max_errors is not None and invalid >= task.max_errors:
                     return
 
@@ -437,29 +437,31 @@ def _validate_task(task: _SliceTask, reporter: Reporter | None = None) -> list[_
     """Judge the slices of a task. Runs in a worker, or in this process, with a reporter."""
     results = []
     for number, piece in enumerate(task.slices):
-        found = _validate_slice(piece, task, f"{task.log}-{number}" if task.log else None, reporter)
+        judged = _validate_slice(
+            piece, task, f"{task.log}-{number}" if task.log else None, reporter
+        )
         if reporter:
-            reporter.report(piece, found)
-        results.append(found)
+            reporter.report(piece, judged)
+        results.append(judged)
     return results
 
 
 def _validate_slice(
     piece: Slice, task: _SliceTask, log: str | None, reporter: Reporter | None
 ) -> _JudgedSlice:
-    found = _JudgedSlice()
+    judged = _JudgedSlice()
     stats = ReadStats()
     source = utf8(piece.shard.path)
     try:
-        for judged in judge_slice(
+        for chunk in judge_slice(
             judge_of(task.settings),
             piece,
             max_line_bytes=task.max_line_bytes,
             max_window=task.max_window,
             stats=stats,
         ):
-            batch = judged.batch
-            found.counts.update(
+            batch = chunk.batch
+            judged.counts.update(
                 lines=batch.lines,
                 valid=batch.valid,
                 invalid=len(batch.rejected),
@@ -468,29 +470,29 @@ def _validate_slice(
                 blank=batch.blank,
                 warnings=len(batch.warnings),
             )
-            found.versions += batch.versions
+            judged.versions += batch.versions
             if task.settings.normal:  # for a report about upgrades
-                for line, step in _upgrade_steps(judged):
-                    found.upgrades.add(step, Location(source, line))
+                for line, step in _upgrade_steps(chunk):
+                    judged.upgrades.add(step, Location(source, line))
             if reporter:
-                reporter.report(piece, found, stats)
+                reporter.report(piece, judged, stats)
             findings = _findings_in(batch)
             for line, finding, version in findings:
-                found.groups.add(finding, Location(source, line), version)
+                judged.groups.add(finding, Location(source, line), version)
             for invalid in batch.rejected:
-                found.repairable.update(invalid.repairs)
-                found.groups.codes.update(invalid.unlisted)
+                judged.repairable.update(invalid.repairs)
+                judged.groups.codes.update(invalid.unlisted)
             if log and findings:
-                found.logs = [(log, 0)]
+                judged.logs = [(log, 0)]
                 _log_findings(log, source, sorted(findings + _unlisted_in(batch), key=_by_line))
-            if task.max_errors is not None and found.counts["invalid"] >= task.max_errors:
+            if task.max_errors is not None and judged.counts["invalid"] >= task.max_errors:
                 break
     except ShardError as exc:
         # A shard counts as a whole or not at all, so the findings so far are dropped.
-        return _JudgedSlice(error=str(exc), logs=found.logs)
-    found.counts["text_bytes"] = stats.text_bytes
-    found.bom = stats.bom
-    return found
+        return _JudgedSlice(error=str(exc), logs=judged.logs)
+    judged.counts["text_bytes"] = stats.text_bytes
+    judged.bom = stats.bom
+    return judged
 
 
 _by_line = itemgetter(0)
@@ -498,12 +500,20 @@ _by_line = itemgetter(0)
 
 def _findings_in(batch: Batch) -> list[_LocatedFinding]:
     """List the errors, warnings and repairs of a chunk by line."""
-    found = [
-        *((one.line, error, one.version) for one in batch.rejected for error in one.findings),
+    findings = [
+        *(
+            (invalid.line, error, invalid.version)
+            for invalid in batch.rejected
+            for error in invalid.findings
+        ),
         *((line, warning, None) for line, warning in batch.warnings),
-        *((one.line, repair, None) for one in batch.repaired for repair in one.findings),
+        *(
+            (repaired.line, repair, None)
+            for repaired in batch.repaired
+            for repair in repaired.findings
+        ),
     ]
-    return sorted(found, key=_by_line)
+    return sorted(findings, key=_by_line)
 
 
 def _unlisted_in(batch: Batch) -> list[_LocatedFinding]:

@@ -51,9 +51,9 @@ def _fill(text: str, pattern: re.Pattern[str], between: Callable[[str], str]) ->
     """Make what a pattern finds into elements, and what is between into something else."""
     parts = []
     at = 0
-    for found in pattern.finditer(text):
-        parts += [between(text[at : found.start()]), _ELEMENTS[found.lastgroup or ""](found)]
-        at = found.end()
+    for match in pattern.finditer(text):
+        parts += [between(text[at : match.start()]), _ELEMENTS[match.lastgroup or ""](match)]
+        at = match.end()
     return "".join([*parts, between(text[at:])])
 
 
@@ -65,11 +65,11 @@ def _mark(text: str) -> str:
     return f'<i class="mark">{multiline(text)}</i>'
 
 
-def _fenced(found: re.Match[str]) -> str:
+def _fenced(match: re.Match[str]) -> str:
     return (
-        f'<pre class="code">{_mark(found["fence"])}'
-        f'<span class="soft">{multiline(found["language"])}</span>'
-        f"{multiline(found['lines'])}{_mark(found['end'])}</pre>"
+        f'<pre class="code">{_mark(match["fence"])}'
+        f'<span class="soft">{multiline(match["language"])}</span>'
+        f"{multiline(match['lines'])}{_mark(match['end'])}</pre>"
     )
 
 
@@ -81,17 +81,17 @@ def _row(line: str) -> str:
     return f'<tr>{"".join(cells[:-1])}<td class="mark">{rest}</td></tr>'
 
 
-def _span(found: re.Match[str]) -> str:
-    mark = _mark(found["mark"])
-    name = "code" if found["mark"] == "`" else "b"
-    return f"<{name}>{mark}{multiline(found['inside'])}{mark}</{name}>"
+def _span(match: re.Match[str]) -> str:
+    mark = _mark(match["mark"])
+    name = "code" if match["mark"] == "`" else "b"
+    return f"<{name}>{mark}{multiline(match['inside'])}{mark}</{name}>"
 
 
 _ELEMENTS = {
     "fenced": _fenced,
     # The second row is the rule, which the style hides.
-    "table": lambda found: f"<table>{''.join(map(_row, _LINE.findall(found[0])))}</table>",
-    "heading": lambda found: f"<h4>{_spans(found[0])}</h4>",
-    "item": lambda found: f'<div class="item">{_spans(found[0])}</div>',
+    "table": lambda match: f"<table>{''.join(map(_row, _LINE.findall(match[0])))}</table>",
+    "heading": lambda match: f"<h4>{_spans(match[0])}</h4>",
+    "item": lambda match: f'<div class="item">{_spans(match[0])}</div>',
     "span": _span,
 }

@@ -159,11 +159,11 @@ def compare_score(
         return None
     if _may_be_no_mean(result):
         return "not a mean"
-    found = result.score
+    actual = result.score
     if factors:
-        found += "; it is 100 times the mean, but max_score is not 100"
+        actual += "; it is 100 times the mean, but max_score is not 100"
     what = f"the mean of {counted(rows, 'row')}, {means[0]:.6g}"
-    return expected("pair.score", what, found, f"{_details_path(number)}.score")
+    return expected("pair.score", what, actual, f"{_details_path(number)}.score")
 
 
 def _details_path(number: int) -> str:
@@ -375,8 +375,8 @@ class _Check:
         if not total:
             self._find(samples, expected("pair.no_rows", "at least one row", "none"))
         if same := len(rows.hashes) - len(set(rows.hashes)):
-            found = f"{same:,} of {total:,} that are the same as an earlier one"
-            self._find(samples, expected("pair.duplicate_row", "different rows", found))
+            actual = f"{same:,} of {total:,} that are the same as an earlier one"
+            self._find(samples, expected("pair.duplicate_row", "different rows", actual))
         if aggregate is None or pair.aggregate is None:
             return
         report.pairs += 1
@@ -387,8 +387,8 @@ class _Check:
             if stated.total_rows not in (None, total):
                 what = f"{stated.total_rows:,}, as the aggregate states"
                 where = f"{WHERE}.total_rows"
-                found = counted(total, "row")
-                self._find(pair.aggregate, expected("pair.total_rows", what, found, where))
+                actual = counted(total, "row")
+                self._find(pair.aggregate, expected("pair.total_rows", what, actual, where))
         report.results += len(aggregate.results)
         for number, result in enumerate(aggregate.results):
             compared = result, number, rows.tallies[number, False], rows.tallies[number, True]

@@ -120,8 +120,8 @@ def model_finding(aggregate: Aggregate, place: Place) -> Finding | None:
     if place.layout != "data" or place.depth != 3 or place.folders[1:] == folders:
         return None
     what = "/".join(name or _LEVELS[1] for name in folders)
-    found = quoted("/".join(place.folders[1:]))
-    return expected("pair.model_folder", f"the folder {utf8(what)}", found, "$.model_info.id")
+    actual = quoted("/".join(place.folders[1:]))
+    return expected("pair.model_folder", f"the folder {utf8(what)}", actual, "$.model_info.id")
 
 
 def path_finding(file_path: str, pair: Pair) -> Finding | None:
@@ -184,7 +184,7 @@ def find_pairs(directories: Iterable[str]) -> tuple[list[Pair], int, list[str]]:
     Also return the number of JSONL files that are no samples files, and why some files and folders
     cannot be read.
     """
-    found = []
+    pairs = []
     ignored = 0
     bad_files: list[str] = []
     seen = set()
@@ -204,12 +204,12 @@ def find_pairs(directories: Iterable[str]) -> tuple[list[Pair], int, list[str]]:
             path, files, _ = folder
             below = path.removeprefix(directory).strip("/")
             names = [*given, *below.split("/")] if below else given
-            pairs = list(_pairs_in(folder, names, place_of(names, len(given)), bad_files))
-            is_empty = is_empty and not pairs
+            in_folder = list(_pairs_in(folder, names, place_of(names, len(given)), bad_files))
+            is_empty = is_empty and not in_folder
             canonical = storage.canonical(path)
             if canonical not in seen:
                 seen.add(canonical)
-                found += pairs
+                pairs += in_folder
                 ignored += sum(".jsonl" in name and not _SAMPLES.fullmatch(name) for name in files)
         if is_empty and not bad_files:
             problems.append(
@@ -217,7 +217,7 @@ def find_pairs(directories: Iterable[str]) -> tuple[list[Pair], int, list[str]]:
             )
     if problems:
         raise UsageError("\n".join(["some input cannot be used:", *problems]))
-    return found, ignored, bad_files
+    return pairs, ignored, bad_files
 
 
 def _in_store(directory: str) -> Iterator[_Folder]:

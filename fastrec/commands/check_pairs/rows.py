@@ -92,29 +92,29 @@ class Rows(SliceFindings):
 
 def _read_rows(piece: Slice, aggregate: Aggregate | None) -> Rows:
     """Judge the rows of a slice; without an aggregate, there is nothing to compare them with."""
-    found = Rows()
+    rows = Rows()
     stats = ReadStats()
     source = utf8(piece.shard.path)
     joiner = _joiner(aggregate) if aggregate else None
     for judged in judge_slice(judge_of(_SETTINGS), piece, stats=stats):
         batch = judged.batch
-        found.counts.update(
+        rows.counts.update(
             lines=batch.lines, rows=batch.lines - batch.blank, invalid=len(batch.rejected)
         )
         for invalid in batch.rejected:
             first = invalid.findings[0]
             finding = Finding("pair.invalid_row", first.path, f"{first.message} [{first.code}]")
-            found.groups.add(finding, Location(source, invalid.line))
+            rows.groups.add(finding, Location(source, invalid.line))
         lines = judged.data.split(b"\n")
-        found.hashes.extend(map(xxh3_64_intdigest, filter(bytes.strip, lines)))
+        rows.hashes.extend(map(xxh3_64_intdigest, filter(bytes.strip, lines)))
         for number, secret in secrets_of([*map(_searched, batch.records)]):
-            found.groups.add(secret, Location(source, batch.numbers[number]))
+            rows.groups.add(secret, Location(source, batch.numbers[number]))
         for number, text in enumerate(lines[: batch.lines] if batch.blank else (), judged.line):
             if not text.strip():
-                found.groups.add(_BLANK, Location(source, number))
-        _check_rows(judged, joiner, found, source)
-    found.counts["text_bytes"] = stats.text_bytes
-    return found
+                rows.groups.add(_BLANK, Location(source, number))
+        _check_rows(judged, joiner, rows, source)
+    rows.counts["text_bytes"] = stats.text_bytes
+    return rows
 
 
 def _searched(record: Any) -> bytes:
@@ -344,10 +344,10 @@ def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:
     if stated.checksum is None:
         return
     if stated.hash_algorithm != "sha256":
-        found = quoted(stated.hash_algorithm or "")
-        yield expected("pair.hash_algorithm", '"sha256"', found, f"{WHERE}.hash_algorithm")
+        actual = quoted(stated.hash_algorithm or "")
+        yield expected("pair.hash_algorithm", '"sha256"', actual, f"{WHERE}.hash_algorithm")
         return
-    _, found = hash_of_file(_chosen_samples(pair).path, digest=hashlib.sha256())
-    if found != stated.checksum.strip().lower():
+    _, checksum = hash_of_file(_chosen_samples(pair).path, digest=hashlib.sha256())
+    if checksum != stated.checksum.strip().lower():
         what = f"{quoted(stated.checksum)}, as the aggregate states"
-        yield expected("pair.checksum", what, found, f"{WHERE}.checksum")
+        yield expected("pair.checksum", what, checksum, f"{WHERE}.checksum")

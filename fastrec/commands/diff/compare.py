@@ -229,7 +229,7 @@ class Comparison:
             self._count(kind, self._model[rows])
             self._list(kind, rows)
         left = self._compared.copy()
-        found = []
+        matched = []
         for number in (None, records.numbered_lines, records.numbered_keys, None):
             rows = np.flatnonzero(left)
             if not len(rows):
@@ -239,8 +239,8 @@ class Comparison:
                 ids = _numbered(ids, number(rows))
             pairs = rows[_pairs(ids, is_new[rows])]
             left[pairs] = False
-            found.append(pairs)
-        pairs = np.concatenate([np.empty((0, 2), dtype=np.int64), *found])
+            matched.append(pairs)
+        pairs = np.concatenate([np.empty((0, 2), dtype=np.int64), *matched])
         self._count("unchanged", self._model[pairs[:, 1]])
         self._count("repeats_old", self._model[left & ~is_new])
         self._count("repeats_new", self._model[left & is_new])

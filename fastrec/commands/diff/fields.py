@@ -114,10 +114,10 @@ def _read_lines(lines: Sequence[PartLines]) -> Iterator[bytes]:
 
 def compare_records(old: _Object, new: _Object) -> list[str]:
     """Return the paths in which two records differ, each once, without `evaluation_id`."""
-    found: dict[str, None] = {}
-    _compare_objects(old, new, "$", found)
-    found.pop("$.evaluation_id", None)
-    return list(found)
+    paths: dict[str, None] = {}
+    _compare_objects(old, new, "$", paths)
+    paths.pop("$.evaluation_id", None)
+    return list(paths)
 
 
 def is_relabelled(old: _Object, new: _Object, paths: Sequence[str]) -> bool:
@@ -146,21 +146,21 @@ def cause_of_loss(old: bytes, new: bytes) -> str:
     return next(cause for cause, is_true in zip(CAUSES, applies, strict=True) if is_true)
 
 
-def _compare_objects(old: _Object, new: _Object, path: str, found: dict[str, None]) -> None:
+def _compare_objects(old: _Object, new: _Object, path: str, paths: dict[str, None]) -> None:
     for key in old | new:
         value = old.get(key)
         other = new.get(key)
         if value is None or other is None:
-            found[_step(path, key)] = None
+            paths[_step(path, key)] = None
         elif value != other:
-            _compare_values(bytes(value), bytes(other), _step(path, key), found)
+            _compare_values(bytes(value), bytes(other), _step(path, key), paths)
 
 
-def _compare_values(old: bytes, new: bytes, path: str, found: dict[str, None]) -> None:
+def _compare_values(old: bytes, new: bytes, path: str, paths: dict[str, None]) -> None:
     """Find what differs in two unequal values; lists of different lengths differ as a whole."""
     kind = old[:1]
     if kind == b"{" == new[:1]:
-        _compare_objects(split_object(old), split_object(new), path, found)
+        _compare_objects(split_object(old), split_object(new), path, paths)
         return
     if kind == b"[" == new[:1]:
         items = _decode_array(old)
@@ -168,9 +168,9 @@ def _compare_values(old: bytes, new: bytes, path: str, found: dict[str, None]) -
         if len(items) == len(others):
             for item, other in zip(items, others, strict=True):
                 if item != other:
-                    _compare_values(bytes(item), bytes(other), f"{path}[*]", found)
+                    _compare_values(bytes(item), bytes(other), f"{path}[*]", paths)
             return
-    found[path] = None
+    paths[path] = None
 
 
 @lru_cache(maxsize=1_024)

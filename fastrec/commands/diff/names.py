@@ -59,10 +59,10 @@ def _numbers_in(corpus: QuestionTable) -> dict[_Scope, dict[str, Any]]:
     If all of its scores are the same, they tell nothing: it gets an object that equals no other.
     """
     numbers = defaultdict[_Scope, dict[str, Any]](dict)
-    for (evaluation, metric, model), found in corpus.results.items():
+    for (evaluation, metric, model), result in corpus.results.items():
         if metric:
-            means = found.questions, found.mean_score
-            numbers[evaluation, metric][model] = means if found.score_standard_error else object()
+            means = result.questions, result.mean_score
+            numbers[evaluation, metric][model] = means if result.score_standard_error else object()
     return numbers
 
 

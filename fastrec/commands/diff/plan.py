@@ -224,8 +224,8 @@ def notices_of(old: QuestionTable, new: QuestionTable) -> Iterator[str]:
 def _metrics_of(corpus: QuestionTable) -> dict[str, list[str]]:
     """The metrics of each evaluation, as they are shown."""
     return by_key(
-        (one.evaluation_name, "none" if one.metric is None else repr(one.metric))
-        for one in corpus.scopes
+        (scope.evaluation_name, "none" if scope.metric is None else repr(scope.metric))
+        for scope in corpus.scopes
     )
 
 

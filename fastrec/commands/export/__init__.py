@@ -217,13 +217,13 @@ def _write_part(task: ExportTask) -> None:
     write_parquet(task)
 
 
-def _check_secrets(found: Iterable[FindingGroups], details: Details) -> None:
+def _check_secrets(groups: Iterable[FindingGroups], details: Details) -> None:
     """SecretsError if records or details have what looks like a credential."""
     secrets = [
         f"{finding.path} {finding.message} (details)"
         for finding in secrets_in(msgspec.to_builtins(details))
     ]
-    secrets += list_secrets(found)
+    secrets += list_secrets(groups)
     if secrets:
         raise SecretsError("\n  ".join(secrets))
 

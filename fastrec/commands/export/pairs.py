@@ -255,7 +255,7 @@ def _row(line: Any, text: bytes) -> bytes:
             for label in (line.schema_version, SCHEMA.label)
         )
         text = text.replace(wrong, right, 1)  # it is the first field of the normal form
-    return _LINE_ENDS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), text) + b"\n"
+    return _LINE_ENDS.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), text) + b"\n"
 
 
 def _check(documents: Iterable[dict[str, Any]]) -> list[str]:
@@ -333,4 +333,4 @@ def _portable(name: str) -> str:
     """Return a name of a folder that every system allows."""
     name = NOT_PORTABLE.sub("_", name.encode()[:_LONGEST_NAME].decode(errors="ignore"))
     name = f"_{name[1:]}" if name.startswith(".") else name
-    return RESERVED.sub(lambda found: f"{found[0]}_", name)
+    return RESERVED.sub(lambda match: f"{match[0]}_", name)

@@ -173,7 +173,9 @@ def _names(paths: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"{shown(path)} is given twice")
         name = Path(path.rstrip("/")).name or path
         numbered = (f"{name} {number}" for number in count(2))
-        names[path] = next(one for one in chain([name], numbered) if one not in names.values())
+        names[path] = next(
+            candidate for candidate in chain([name], numbered) if candidate not in names.values()
+        )
     return names
 
 

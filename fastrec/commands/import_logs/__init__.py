@@ -280,16 +280,16 @@ class _Importer:
 
     def __init__(
         self,
-        found: Found,
+        inputs: Found,
         planned: Sequence[_Job | BadLog | str],
         output: ImportOutput,
         **choices: Any,
     ) -> None:
         """`choices` are the patterns of metrics and the names of metadata of each `ConvertTask`."""
-        self._found = found
+        self._inputs = inputs
         self._output = output
         self._choices = choices
-        self._jobs, self._same_logs = _distinct(found, planned)
+        self._jobs, self._same_logs = _distinct(inputs, planned)
         self._shards: list[ShardTask] = []  # of logs whose slices are all converted
         # Of tables, by what the records of a run begin with, and by log: the sum of their rows, and
         # the first log that has some.
@@ -314,14 +314,14 @@ class _Importer:
         for _ in engine.run(call, rest):
             pass
         self._note_copies()
-        found = self._found
+        inputs = self._inputs
         return Import(
             fastrec=__version__,
             logs=[job.account for job in self._jobs.values() if job.account],
-            bad_logs=sorted(found.bad, key=lambda bad: bad.path),
+            bad_logs=sorted(inputs.bad, key=lambda bad: bad.path),
             same_logs=self._same_logs,
-            other_files=sum(map(len, found.skipped.values())),
-            skipped_files={kind: [*map(utf8, paths)] for kind, paths in found.skipped.items()},
+            other_files=sum(map(len, inputs.skipped.values())),
+            skipped_files={kind: [*map(utf8, paths)] for kind, paths in inputs.skipped.items()},
         )
 
     def _note_copies(self) -> None:
@@ -363,7 +363,7 @@ class _Importer:
             total += part
         job.slices = []
         if total.problem:
-            self._found.bad.append(BadLog(utf8(job.log.path), total.problem))
+            self._inputs.bad.append(BadLog(utf8(job.log.path), total.problem))
             return
         job.account = _account_of(job, total)
         run = job.plan.run
@@ -383,7 +383,7 @@ class _Importer:
 
 
 def _distinct(
-    found: Found, planned: Sequence[_Job | BadLog | str]
+    inputs: Found, planned: Sequence[_Job | BadLog | str]
 ) -> tuple[dict[int, _Job], Texts]:
     """The logs to import, by position: intact, and each content once; then the others' copies."""
     first: dict[tuple[str, str], _Job] = {}
@@ -394,11 +394,11 @@ def _distinct(
     lacking = set.intersection(*absent) if absent else ()
     for number, job in enumerate(planned):
         if isinstance(job, str):
-            found.skip(job, found.logs[number].path)
+            inputs.skip(job, inputs.logs[number].path)
         elif isinstance(job, BadLog):
-            found.bad.append(job)
+            inputs.bad.append(job)
         elif lacking:
-            found.bad.append(BadLog(utf8(job.log.path), job.plan.absent[min(lacking)]))
+            inputs.bad.append(BadLog(utf8(job.log.path), job.plan.absent[min(lacking)]))
         elif (same := first.setdefault((job.log.harness, job.stable_id), job)) is not job:
             same_logs[utf8(job.log.path)] = utf8(same.log.path)
         else:
@@ -453,12 +453,12 @@ def import_logs(
     processes = 1 if is_small(sum(file.size for file in files)) else jobs
     with ExitStack() as outputs:  # closed after the workers, which write there, have ended
         with make_engine(processes) as engine:
-            found = _tables(files, meaning) if meaning else find_logs(engine, names, files, from_)
+            inputs = _tables(files, meaning) if meaning else find_logs(engine, names, files, from_)
             opened = outputs.enter_context(open_output(directory))
             progress = progress or Progress()
-            progress.start("import", sum(log.size for log in found.logs))
-            planned = [plan for _, plan in sorted(engine.run(plan_log, found.logs))]
-            importer = _Importer(found, planned, opened, patterns=patterns, chosen=chosen)
+            progress.start("import", sum(log.size for log in inputs.logs))
+            planned = [plan for _, plan in sorted(engine.run(plan_log, inputs.logs))]
+            importer = _Importer(inputs, planned, opened, patterns=patterns, chosen=chosen)
             result = importer.run(engine, progress)
             progress.finish()
         if not result.logs and not result.bad_logs and not result.same_logs:
@@ -490,15 +490,15 @@ def _columns(path: AnyPath | None, table: Texts) -> TableColumns | None:
 
 
 def _tables(files: Sequence[AnyFile], columns: TableColumns) -> Found:
-    found = Found()
+    inputs = Found()
     for file in files:
         in_path = columns.in_path(utf8(file.path))
         if in_path is None:
-            found.skip(f"--from-path {columns.from_path} does not match", file.path)
+            inputs.skip(f"--from-path {columns.from_path} does not match", file.path)
             continue
         tables = (FoundFile(file.path, file.size, (NAMED if file.is_named else "table")),)
-        found.logs.append(Log("table", file.path, tables, columns=columns, in_path=in_path))
-    return found
+        inputs.logs.append(Log("table", file.path, tables, columns=columns, in_path=in_path))
+    return inputs
 
 
 def guess_columns(paths: Sequence[str], output: str) -> list[str]:

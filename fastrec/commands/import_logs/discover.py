@@ -45,24 +45,24 @@ def find_logs(
     """
     names = list(HARNESSES) if harness == "auto" else [harness]
     kind = "a known harness" if harness == "auto" else harness
-    found = Found()
+    inputs = Found()
     by_harness = defaultdict(list)
     for number, told in sorted(engine.run(partial(_tell, names, kind), files)):
         if isinstance(told, str):
-            found.skip(told, files[number].path)
+            inputs.skip(told, files[number].path)
         elif isinstance(told, BadLog):
-            found.bad.append(told)
+            inputs.bad.append(told)
         else:
             by_harness[told[0]].append(told[1])
     for _, grouped in sorted(engine.run(partial(_group_files, by_harness, names), by_harness)):
-        found.logs += grouped.logs
-        found.bad += grouped.bad
-        found.skip("files of a harness that no log needs", *grouped.others)
+        inputs.logs += grouped.logs
+        inputs.bad += grouped.bad
+        inputs.skip("files of a harness that no log needs", *grouped.others)
     order = {file.path: number for number, file in enumerate(files)}
-    found.logs.sort(key=lambda log: min(order.get(file.path, len(order)) for file in log.files))
-    if not found.logs and not found.bad:
+    inputs.logs.sort(key=lambda log: min(order.get(file.path, len(order)) for file in log.files))
+    if not inputs.logs and not inputs.bad:
         named = listed([*map(shown, paths)])
-        if RECORDS in found.skipped:
+        if RECORDS in inputs.skipped:
             step = f"fastrec normalize {arguments(paths)} -o corpus"
             raise UsageError(
                 f"these are records already, and no logs: {named}\nThe next step is: {step}"
@@ -73,7 +73,7 @@ def find_logs(
         else:
             read = f"; it writes {HARNESSES[harness].reads}"
         raise UsageError(looked + read)
-    return found
+    return inputs
 
 
 def _tell(names: Sequence[str], kind: str, file: AnyFile) -> tuple[str, FoundFile] | BadLog | str:
@@ -140,7 +140,7 @@ def _files_beside(
 ) -> list[FoundFile]:
     """Find further files of a harness in the directories of incomplete logs."""
     known = {file.path for file in files}
-    found = []
+    further = []
     for folder in dict.fromkeys(parent_of(file.path) for file in files if file.path in incomplete):
         storage = storage_of(folder)
         here = folder or "."
@@ -153,5 +153,5 @@ def _files_beside(
                 with suppress(OSError, ShardError):  # nobody named it, and it may be a folder
                     role = role_in(path, head_of(path), names)
                     if role is not None and role[0] == harness:
-                        found.append(FoundFile(path, storage.size_of(path), role[1]))
-    return found
+                        further.append(FoundFile(path, storage.size_of(path), role[1]))
+    return further

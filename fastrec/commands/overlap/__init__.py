@@ -92,11 +92,13 @@ def overlap(
         return Overlap(evaluations=find_shared(index, queries))
     records = Counter[str]()
     chosen = set()
-    for one in choose(index.evaluations, by_name, metrics=metrics):
-        for model in one.by_model:
+    for evaluation in choose(index.evaluations, by_name, metrics=metrics):
+        for model in evaluation.by_model:
             records[model.model_id] += model.records
-            chosen.add((one.evaluation_name, model.model_id))
+            chosen.add((evaluation.evaluation_name, model.model_id))
     if by == "names":
         return Overlap(names=compare_similar(index, records))
     recipes = index.selection.summary.sample_hash.by_model
-    return Overlap(hashes=[one for one in recipes if (one.evaluation_name, one.model_id) in chosen])
+    return Overlap(
+        hashes=[model for model in recipes if (model.evaluation_name, model.model_id) in chosen]
+    )

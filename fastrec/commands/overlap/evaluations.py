@@ -75,10 +75,10 @@ def find_shared(index: QuestionTable, queries: Sequence[Query]) -> list[SharedQu
                 continue
             pair.inputs += 1
             if len(pair.examples) < _EXAMPLES:
-                one, other = map(group.__getitem__, names)
+                first, second = map(group.__getitem__, names)
                 pair.examples.append(
                     SharedExample(
-                        one.sample_id, one.sample_hash, other.sample_id, other.sample_hash
+                        first.sample_id, first.sample_hash, second.sample_id, second.sample_hash
                     )
                 )
     return sorted(

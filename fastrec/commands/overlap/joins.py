@@ -337,27 +337,27 @@ class _Closeness:
         ]
         keys = [[], [several.question]]
         keys += [[texts[column] for column in columns] for columns in _AGREEMENTS]
-        self._levels = [_Sharing(groups, several.model, several.sample, *some) for some in keys]
+        self._levels = [_Sharing(groups, several.model, several.sample, *key) for key in keys]
 
     def _reasons(self, group: int) -> Array:
         """By id and group, the position in REASONS; -1 if nothing keeps them apart."""
         has_id, same_question, *agreeing = (level.with_group(group) for level in self._levels)
-        found = np.where(has_id, len(agreeing), -1)
+        reasons = np.where(has_id, len(agreeing), -1)
         for reason in reversed(range(len(agreeing))):
-            found[agreeing[reason]] = reason
-        found[same_question] = -1
-        return found
+            reasons[agreeing[reason]] = reason
+        reasons[same_question] = -1
+        return reasons
 
     def counts(self, group: int) -> Array:
         """By reason and group, how many ids it keeps apart from this group."""
-        found = self._reasons(group)
-        return np.array([(found == reason).sum(axis=0) for reason in range(len(REASONS))])
+        reasons = self._reasons(group)
+        return np.array([(reasons == reason).sum(axis=0) for reason in range(len(REASONS))])
 
     def examples(self, first: int, second: int) -> dict[str, list[int]]:
         """The first ids of each reason that keeps two groups apart."""
         reasons = self._reasons(first)[:, second]
-        found = {
+        examples = {
             name: self._ids[reasons == reason][:_EXAMPLES].tolist()
             for reason, name in enumerate(REASONS)
         }
-        return {name: ids for name, ids in found.items() if ids}
+        return {name: ids for name, ids in examples.items() if ids}

@@ -149,17 +149,21 @@ def report(
         repeats_as=str(repeats),
         min_coverage=min_coverage,
     )
-    found = ranked(choice(index.evaluations, metrics=metrics))
-    found.others = len(summary.evaluations) - len(found.evaluations)
+    stats = ranked(choice(index.evaluations, metrics=metrics))
+    stats.others = len(summary.evaluations) - len(stats.evaluations)
     if repeats.kind == "mean":
-        judged = [one for one in found.evaluations if not (errors_as_wrong and one.errors)]
+        judged = [
+            evaluation
+            for evaluation in stats.evaluations
+            if not (errors_as_wrong and evaluation.errors)
+        ]
         add_ranks(judged, index)
     notes: list[str] = []
     if groups:
         by_group = choice(opened(index.selection.reader, groups=groups).evaluations, metrics="all")
         size = attrgetter("records")
-        by_group = largest_groups(found.evaluations, by_group, groups, size, notes.append)
-        add_groups(found, ranked(by_group).evaluations, groups)
+        by_group = largest_groups(stats.evaluations, by_group, groups, size, notes.append)
+        add_groups(stats, ranked(by_group).evaluations, groups)
     board = make_leaderboard(
         index,
         metrics=metrics,
@@ -174,12 +178,12 @@ def report(
         "Leaderboard": _leaderboard(board),
         "Trend": trend_section(paths, wanted.split()[0]),
         "Cost": costs_section(costs),
-        **_result_sections(index, found, costs, notes, examples),
+        **_result_sections(index, stats, costs, notes, examples),
         "Calibration": _calibration(index, confidence),
     }
     if not wanted:  # what is about all lines of the corpus
         bodies |= sections.line_sections(summary, path, index.manifest)
-    page = _page(index, summary, found, wanted, bodies).encode()
+    page = _page(index, summary, stats, wanted, bodies).encode()
     if not isinstance(output, (str, os.PathLike)):
         return output.write(page)
     try:
@@ -207,18 +211,18 @@ def _open(
 
 def _result_sections(
     index: QuestionTable,
-    found: Stats,
+    stats: Stats,
     costs: Sequence[ModelCost],
     notes: Sequence[str],
     examples: int,
 ) -> dict[str, Html]:
     """Make the sections about evaluations and their questions."""
     limits = current_limits()
-    drawn = largest(found, limits.report_scopes)
+    drawn = largest(stats, limits.report_scopes)
     shown_scopes = len(drawn.evaluations)
     most = max(limits.report_rows // max(shown_scopes, 1), 10)
     evaluations = evaluations_html(index, drawn, costs, most)
-    total = len(found.evaluations)
+    total = len(stats.evaluations)
     return {
         "Evaluations": section("evaluations", notes, evaluations, shown_scopes, total),
         "Questions": question_cards(index, examples, drawn),
@@ -236,7 +240,7 @@ def _calibration(index: QuestionTable, confidence: str | None) -> Html:
 
 
 def _page(
-    index: QuestionTable, summary: Summary, found: Stats, filters: Filters, bodies: dict[str, Html]
+    index: QuestionTable, summary: Summary, stats: Stats, filters: Filters, bodies: dict[str, Html]
 ) -> Html:
     style, script = (
         Html(Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8"))
@@ -249,10 +253,10 @@ def _page(
         names=names_of(summary.evaluations),
         manifest=index.manifest,
         filters=filters,
-        repeats_as=found.repeats_as,
+        repeats_as=stats.repeats_as,
         repeats_in_words=repeats_in_words,
         skipped=skipped_lines(index.manifest.skipped),
-        not_judged=sections.not_judged(found),
+        not_judged=sections.not_judged(stats),
         sections=bodies,
         style=style,
         script=script,

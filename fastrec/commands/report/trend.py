@@ -24,14 +24,14 @@ def trend_section(paths: Sequence[AnyPath], filters: Filters) -> Html:
     trend = collect_trend(paths, filters)
     names = [corpus.name for corpus in trend.corpora]
     shown = trend.evaluations[: current_limits().report_scopes]
-    found = trend.significant_changes()
+    changes = trend.significant_changes()
     return render_template(
         "report/trend.html",
         trend=trend,
         names=names,
         plots=[_plot(names, evaluation) for evaluation in shown],
-        found=len(found),
-        changes=_changes(found[:_MOST_CHANGES]),
+        found=len(changes),
+        changes=_changes(changes[:_MOST_CHANGES]),
     )
 
 
@@ -82,9 +82,9 @@ def _plot(corpora: Sequence[str], evaluation: EvaluationTrend) -> dict[str, Any]
     return {"evaluation": evaluation, "lines": lines, "scale": (high, low) if values else ()}
 
 
-def _changes(found: Sequence[tuple[EvaluationTrend, ModelTrend, Change]]) -> list[Row]:
+def _changes(changes: Sequence[tuple[EvaluationTrend, ModelTrend, Change]]) -> list[Row]:
     rows: list[Row] = []
-    for evaluation, model, change in found:
+    for evaluation, model, change in changes:
         spec = ".4g" if evaluation.graded else ".1%"
         rows.append(
             (

@@ -164,8 +164,8 @@ def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> N
     notes = Counter(summary.notes)
     inputs = sum((Counter(entry.repaired) for entry in manifest.inputs), Counter())
     for code in sorted(repaired.keys() | inputs.keys() | (notes.keys() & REPAIRS.keys())):
-        for by, found in ((inputs_say, inputs[code]), ("its notes have", notes[code])):
-            problems.compare(kind, f"lines with {code}", repaired[code], found, _SUMMARY_SAYS, by)
+        for by, count in ((inputs_say, inputs[code]), ("its notes have", notes[code])):
+            problems.compare(kind, f"lines with {code}", repaired[code], count, _SUMMARY_SAYS, by)
 
 
 def _check_statistics(

@@ -88,11 +88,11 @@ class Problems(msgspec.Struct):
             self.listed.append(Problem(self.file, line, kind, message))
 
     def compare(  # noqa: PLR0917
-        self, kind: str, what: str, said: Any, found: Any, by: str = _SAYS, other: str = _HAS
+        self, kind: str, what: str, said: Any, actual: Any, by: str = _SAYS, other: str = _HAS
     ) -> None:
         """Add a problem if two values of one thing differ: `what` it is, and who says which."""
-        if said != found:
-            self.add(kind, f"{what}: {by} {_spelled(said)}, {other} {_spelled(found)}")
+        if said != actual:
+            self.add(kind, f"{what}: {by} {_spelled(said)}, {other} {_spelled(actual)}")
 
     def compare_file(self, path: str, listed: PartEntry | SideFileEntry | RejectsEntry) -> None:
         size, digest = sha256_of_file(path)
@@ -118,17 +118,17 @@ class Problems(msgspec.Struct):
 
 
 def differences(
-    said: Any, found: Any, steps: tuple[str | int, ...] = ()
+    said: Any, actual: Any, steps: tuple[str | int, ...] = ()
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield what differs between two documents: its path, and both values."""
-    if isinstance(said, list) and isinstance(found, list) and len(said) == len(found):
-        said, found = dict(enumerate(said)), dict(enumerate(found))
-    if isinstance(said, dict) and isinstance(found, dict):
-        for step in said | found:
-            values = said.get(step, _ABSENT), found.get(step, _ABSENT)
+    if isinstance(said, list) and isinstance(actual, list) and len(said) == len(actual):
+        said, actual = dict(enumerate(said)), dict(enumerate(actual))
+    if isinstance(said, dict) and isinstance(actual, dict):
+        for step in said | actual:
+            values = said.get(step, _ABSENT), actual.get(step, _ABSENT)
             yield from differences(*values, (*steps, step))
-    elif said != found:
-        yield json_path(steps), said, found
+    elif said != actual:
+        yield json_path(steps), said, actual
 
 
 class _CheckedSources(msgspec.Struct):

@@ -70,7 +70,7 @@ def name_text(name: str) -> str:
 
 
 def name_of(text: str) -> str:
-    return _ESCAPE.sub(lambda found: found[0].encode().decode("unicode_escape", "replace"), text)
+    return _ESCAPE.sub(lambda match: match[0].encode().decode("unicode_escape", "replace"), text)
 
 
 def _answer_name_of(text: str) -> AnswerName:

@@ -72,14 +72,14 @@ def answer_page(here: Asked, shown: NumberedAnswer) -> Html:
 
 def _measured(other: Mapping[str, str]) -> dict[str, object]:
     """The tokens and times of a turn, which no schema version has a field for."""
-    found: dict[str, object] = {}
+    measures: dict[str, object] = {}
     for key, text in other.items():
         if _MEASURE.search(key):
             try:
-                found |= msgspec.json.decode(text, type=dict[str, object])
+                measures |= msgspec.json.decode(text, type=dict[str, object])
             except (msgspec.MsgspecError, RecursionError):  # it is a number or a text
-                found[key] = text
-    return found
+                measures[key] = text
+    return measures
 
 
 def record_text(shown: NumberedAnswer) -> str:

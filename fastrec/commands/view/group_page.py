@@ -49,7 +49,7 @@ def group_results(
     """
     rows: dict[str, dict[str, Cell]] = {}
     groups = {}  # addresses by value
-    scopes = [one for one, _ in choose_primary(choose_scopes(index.scopes, Filters()))]
+    scopes = [scope for scope, _ in choose_primary(choose_scopes(index.scopes, Filters()))]
     for scope in sorted(scopes, key=lambda scope: -scope.questions)[:_COLUMNS]:
         name, values = ungrouped_name(scope.evaluation_name, [group])
         value = values[group.field]

@@ -53,12 +53,14 @@ def model_page(
     prices: Mapping[str, Price],
 ) -> Html:
     """Show a model; with a field of its confidence, also its calibration."""
-    primary = {(one.evaluation_name, one.metric) for one in board.evaluations}
+    primary = {(evaluation.evaluation_name, evaluation.metric) for evaluation in board.evaluations}
     scopes = [scope for scope in index.scopes if model in scope.models]
-    chosen = [one for one in scopes if (one.evaluation_name, one.metric) in primary] or scopes
+    chosen = [
+        scope for scope in scopes if (scope.evaluation_name, scope.metric) in primary
+    ] or scopes
     queries = [replace(query_of(scope), models=(model,)) for scope in chosen[:_MOST_QUERIES]]
     near = _neighbours(board, model)
-    names = [one.model_id for one in near if one.model_id != model]
+    names = [neighbour.model_id for neighbour in near if neighbour.model_id != model]
     others = [name for name in index.models if name not in (model, *names)]
     results, picture = _results(site, index, stats, model)
     return site.page(
@@ -77,7 +79,7 @@ def model_page(
         if confidence
         else [],
         metadata=_metadata(
-            index, np.sort(np.concatenate([index.numbers_of(one) for one in queries]))
+            index, np.sort(np.concatenate([index.numbers_of(query) for query in queries]))
         ),
     )
 
@@ -89,16 +91,16 @@ def _neighbours(board: Leaderboard, model: str) -> list[BoardModel]:
     """
     for own in board.models:
         if own.model_id == model:
-            others = [one for one in board.models if one.group == own.group]
+            others = [other for other in board.models if other.group == own.group]
             if len(others) == 1:
-                others = [one for one in board.models if _is_common(one, own)]
+                others = [other for other in board.models if _is_common(other, own)]
             at = others.index(own) if own in others else 0
             return others[max(at - _NEAR, 0) : at + 1 + _NEAR]
     return []
 
 
-def _is_common(one: BoardModel, other: BoardModel) -> bool:
-    return any(cell and mine for cell, mine in zip(one.cells, other.cells, strict=True))
+def _is_common(other: BoardModel, own: BoardModel) -> bool:
+    return any(cell and mine for cell, mine in zip(other.cells, own.cells, strict=True))
 
 
 def _results(site: Site, index: QuestionTable, stats: Stats, model: str) -> tuple[CellsTable, Html]:
@@ -168,7 +170,7 @@ def _metadata(index: QuestionTable, numbers: Array) -> _Rows:
     rows: _Rows = []
     for name in (*_FIELDS, *keys):
         values = index.selection.codes(name, numbers)[1]
-        texts = [one.decode() if isinstance(one, bytes) else str(one) for one in values]
+        texts = [value.decode() if isinstance(value, bytes) else str(value) for value in values]
         if len(texts) <= _MOST_VALUES or name in _FIELDS:
             rows.append((name, len(texts), listed(sorted(texts), _MOST_VALUES)))
     return rows

@@ -27,12 +27,12 @@ def pair_page(site: Site, index: QuestionTable, shown: Query) -> Html:
         is_wanted = shown.evaluation_name in ("", scope.evaluation_name)
         if is_wanted and a in scope.models and b in scope.models:
             chosen = replace(query, models=(a, b), where=shown.where, sort="hardest")
-            found = _test(index, scope, chosen)
-            cells = _cells(site, scope, chosen, found)
+            paired = _test(index, scope, chosen)
+            cells = _cells(site, scope, chosen, paired)
             rows[Cell(title_of(scope), href=site.query(chosen))] = cells
             queries.append(query)
-            if found.p is not None:
-                p_values.append((cells, found.p))
+            if paired.p is not None:
+                p_values.append((cells, paired.p))
     adjusted = benjamini_hochberg([p for _, p in p_values])
     for (cells, _), p in zip(p_values, adjusted, strict=True):
         cells["p, adjusted"] = Cell(f"{p:.3g}")
@@ -53,29 +53,29 @@ def _test(index: QuestionTable, scope: Scope, query: Query) -> Paired:
     values = value_rows(index, query, query.models)
     clusters = index.table(query).clusters_of(values)
     series = ((b, a) for a, b in values.values())
-    (found,) = compare_series([series], graded=scope.graded, clusters=clusters)
-    return found
+    (paired,) = compare_series([series], graded=scope.graded, clusters=clusters)
+    return paired
 
 
-def _cells(site: Site, scope: Scope, query: Query, found: Paired) -> dict[str, Cell]:
+def _cells(site: Site, scope: Scope, query: Query, paired: Paired) -> dict[str, Cell]:
     """The numbers of a comparison; those of right and wrong answers are links."""
     spec = ".3f" if scope.graded else ".1%"
     a, b = query.models
-    wins, losses = found.rose, found.fell
+    wins, losses = paired.rose, paired.fell
     if scope.lower_is_better:
         wins, losses = losses, wins
     cells = number_cells(
         {
-            "A": (found.second, spec),
-            "B": (found.first, spec),
-            "difference": (found.difference, f"+{spec}"),
-            "questions": (found.questions, ","),
+            "A": (paired.second, spec),
+            "B": (paired.first, spec),
+            "difference": (paired.difference, f"+{spec}"),
+            "questions": (paired.questions, ","),
             "A better": (wins, ","),
             "B better": (losses, ","),
-            "equal": (found.questions - found.rose - found.fell, ","),
-            "p": (found.p, ".3g"),
+            "equal": (paired.questions - paired.rose - paired.fell, ","),
+            "p": (paired.p, ".3g"),
             "p, adjusted": (None, ""),
-            "detectable": (found.detectable, spec),
+            "detectable": (paired.detectable, spec),
         }
     )
     if not scope.graded and not scope.lower_is_better:

@@ -223,15 +223,15 @@ class _Pages:
             return RedirectResponse(self._site.plain(elsewhere[1]), 303)
         if not text:
             return self.start(request)
-        found = self._index.find(text)
-        if len(found) == 1:
-            return RedirectResponse(self._site.question(found[0]), 303)
+        questions = self._index.find(text)
+        if len(questions) == 1:
+            return RedirectResponse(self._site.question(questions[0]), 303)
         progress = ""
         try:
             self.background.result(text, partial(self._index.search, text))
         except WorkingError as exc:
             progress = str(exc)
-        return _html(found_page(self._site, self._index, text, found, progress))
+        return _html(found_page(self._site, self._index, text, questions, progress))
 
     def questions(self, request: Request) -> Response:
         state, scope = self._state(request)
@@ -285,12 +285,12 @@ class _Pages:
             if other.evaluation_name == scope.evaluation_name
         ]
         models = [chosen.model for chosen in state.show]
-        found = read_question(index, queries, row.name, make_filters(), models)
-        if found is None:
+        question = read_question(index, queries, row.name, make_filters(), models)
+        if question is None:
             raise _MissingError("None of these models has an answer to this question.")
         name = f"question-{row.sample_hash[:12]}.html".encode("ascii", "replace").decode()
         headers = {"content-disposition": f'attachment; filename="{quote(name)}"'}
-        return HTMLResponse(question_file([found], site.corpus), headers=headers)
+        return HTMLResponse(question_file([question], site.corpus), headers=headers)
 
     def model(self, request: Request) -> Response:
         query = state_of(_parameters(request)).query

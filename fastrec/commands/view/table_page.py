@@ -45,7 +45,7 @@ def start_page(site: Site, index: QuestionTable, board: Leaderboard | None) -> H
 
 
 def found_page(
-    site: Site, index: QuestionTable, text: str, found: Sequence[QuestionRow], progress: str
+    site: Site, index: QuestionTable, text: str, questions: Sequence[QuestionRow], progress: str
 ) -> Html:
     """List models, evaluations and questions that a text names, and scopes that have the text.
 
@@ -57,7 +57,7 @@ def found_page(
         about = counted(scope.questions, "question")
         rows.append(("evaluation", site.scope(scope), title_of(scope), about))
     rows = [row for row in rows if text.casefold() in row[2].casefold()]
-    for row in found:
+    for row in questions:
         about = f"{title_of(row)} · {row.excerpt}"
         rows.append(("question", site.question(row), str(row.sample_id), about))
     for scope, records in () if progress else index.found_scopes(text):
