@@ -742,6 +742,18 @@ def test_links_to_nowhere_and_pipes(tree: Tree) -> None:
     assert found.pairs == 1
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_empty_directory_beside_one_with_a_bad_file(
+    tree: Tree, tmp_path: Path, order: int
+) -> None:
+    """It is an error, in whatever order the two are given."""
+    (tree.folder / f"{UUID}.json").symlink_to("nowhere")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(UsageError, match="empty: the directory has no"):
+        fastrec.check_pairs([tree.folder, empty][::order])
+
+
 # Work in parallel
 
 

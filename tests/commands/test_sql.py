@@ -538,9 +538,10 @@ def test_errors_show_the_place(corpus: Corpus) -> None:
     assert run_command("sql", "nowhere", "select 1 as x").returncode == 2
 
 
-def test_a_corpus_that_is_given_twice_is_refused(corpus: Corpus) -> None:
+@pytest.mark.parametrize("end", ["", "/"])
+def test_a_corpus_that_is_given_twice_is_refused(corpus: Corpus, end: str) -> None:
     with pytest.raises(UsageError, match="is given twice"):
-        fastrec.connect(corpus.path, corpus.path)
+        fastrec.connect(corpus.path, f"{corpus.path}{end}")
 
 
 def test_several_corpora_have_a_column_with_their_names(corpus: Corpus, tmp_path: Path) -> None:

@@ -199,6 +199,7 @@ def find_pairs(directories: Iterable[str]) -> tuple[list[Pair], int, list[str]]:
         absolute = directory if is_url(directory) else os.path.abspath(directory)  # noqa: PTH100 - as given
         given = absolute.rstrip("/").split("/")
         is_empty = True
+        known_bad = len(bad_files)
         folders = ((path, files, shard_at) for path, files in walk(directory, bad_files))
         for folder in _in_store(directory) if is_url(directory) else folders:
             path, files, _ = folder
@@ -211,7 +212,7 @@ def find_pairs(directories: Iterable[str]) -> tuple[list[Pair], int, list[str]]:
                 seen.add(canonical)
                 pairs += in_folder
                 ignored += sum(".jsonl" in name and not _SAMPLES.fullmatch(name) for name in files)
-        if is_empty and not bad_files:
+        if is_empty and len(bad_files) == known_bad:
             problems.append(
                 f"  {shown(directory)}: the directory has no *.json and no *_samples.jsonl* files"
             )

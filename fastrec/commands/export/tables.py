@@ -169,7 +169,7 @@ def _names(paths: Sequence[str]) -> dict[str, str]:
         raise UsageError("name at least one corpus")
     names: dict[str, str] = {}
     for path in paths:
-        if path in names:
+        if path.rstrip("/") in [name.rstrip("/") for name in names]:
             raise UsageError(f"{shown(path)} is given twice")
         name = Path(path.rstrip("/")).name or path
         numbered = (f"{name} {number}" for number in count(2))

@@ -53,6 +53,7 @@ def group_results(
     for scope in sorted(scopes, key=lambda scope: -scope.questions)[:_COLUMNS]:
         name, values = ungrouped_name(scope.evaluation_name, [group])
         value = values[group.field]
+        shown_value = NONE if value is None else value
         matching = where
         if value is not None:
             matching = where if group.bins else (*where, f"{group.field}= {value}")
@@ -61,7 +62,7 @@ def group_results(
         query = Query(evaluation_name=name, metric=scope.metric, where=matching, sort="hardest")
         for model in index.summary_of(scope).by_model:
             result = model.mean_score if scope.graded else model.accuracy
-            rows.setdefault(model.model_id, {})[f"{name}: {value or NONE}"] = Cell(
+            rows.setdefault(model.model_id, {})[f"{name}: {shown_value}"] = Cell(
                 value_text(result, graded=scope.graded),
                 "" if result is None else heat_class(result),
                 site.query(replace(query, models=(model.model_id,))),
