@@ -125,7 +125,7 @@ def test_choices(records: list[Record]) -> None:
     """The reference is the letter of the fact; a wrong answer names another choice, or none."""
     values = defaultdict(set)
     for fact in facts_with_choices():
-        values[fact["question"]].add(fact["answer"])
+        values[fact["question"].format(**fact)].add(fact["answer"])
     for record in those(records, "trivia_choice"):
         asked = record["input"]["raw"]
         choices = record["input"]["choices"]

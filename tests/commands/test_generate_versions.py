@@ -128,7 +128,7 @@ def test_repairs_fix_the_mistakes_of_known_producers():
             for kind in row.types if row.fits(schema) else ():
                 question = source.bank.next(kind)[1]
                 author = producer(3, list(SCHEMAS).index(schema.name))
-                record = compose(source.rng, author, question)
+                record = compose(source.rng, question, author, schema)
                 answer = Answer(record, question, author, schema)
                 line = row.line(answer)
                 fixed = (

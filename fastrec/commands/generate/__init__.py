@@ -123,7 +123,7 @@ class _Source:
         number, question = self.bank.next(kind)
         author = producer(self.recipe.seed, number)
         schema = self.schemas[number % len(self.schemas)]
-        return Answer(compose(self.rng, author, question), question, author, schema)
+        return Answer(compose(self.rng, question, author, schema), question, author, schema)
 
     def record(self) -> tuple[str, bytes]:
         rng = self.rng
@@ -150,7 +150,7 @@ class _Source:
                 kind = rng.choice(self.bank.weighted_types)
             answer = self.compose(kind)
             if warning:
-                warning.apply(answer.record)
+                warning.apply(answer.record, answer.schema)
             if rng.chance(recipe.unknown_keys):
                 add_unknown_keys(rng, answer.record)
             yield from list(answer.records(rng))  # all at once: other lines draw in between

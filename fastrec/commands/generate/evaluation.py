@@ -8,7 +8,6 @@ with lengths and scripts as in real data, for benchmarks; nothing in them means 
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from hashlib import sha256
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -45,7 +44,6 @@ class Question(NamedTuple):
 
     evaluation: Evaluation
     sample_id: int | str
-    sample_hash: str
     task: Task
     difficulty: float
     metadata: dict[str, Any]
@@ -109,7 +107,6 @@ class QuestionBank:
         difficulty = rng.random()
         level = (1, 2.5, "hard", None)[int(difficulty * 3) if rng.chance(0.8) else 3]
         sample_id = number if evaluation.integer_ids else f"{evaluation.name}_{number:05d}"
-        sample_hash = sha256((task.raw + task.reference).encode()).hexdigest()
         split = rng.choice(("test", "dev"))
         metadata = {  # nested, and its keys are not sorted
             "subject": task.subject,
@@ -118,7 +115,7 @@ class QuestionBank:
             "tags": task.tags,
             "Source": {"split": split, "licence": None, "checked": rng.chance(0.5)},
         }
-        return Question(evaluation, sample_id, sample_hash, task, difficulty, metadata)
+        return Question(evaluation, sample_id, task, difficulty, metadata)
 
     def next(self, kind: str) -> tuple[int, Question]:
         """The number of the next model, and its question; no pair occurs twice."""

@@ -21,7 +21,7 @@ from fastrec.commands.generate.evaluation import Question, answer_of
 from fastrec.commands.generate.producers import Producer, Record, respelling
 from fastrec.commands.generate.tasks import STYLES, Reply
 from fastrec.commands.generate.text import Rng
-from fastrec.schemas.hashes import RECIPES
+from fastrec.schemas.hashes import RECIPES, sample_hash
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
 from fastrec.schemas.schema import Schema, Shape
 
@@ -30,30 +30,25 @@ _TEMPLATE = "<|system|>\nThink first.\n<|user|>\n{}\n<|assistant|>\n"
 _BYTES_PER_TOKEN = 4
 
 
-def compose(rng: Rng, producer: Producer, question: Question) -> Record:
-    habits = producer.habits
+def compose(rng: Rng, question: Question, author: Producer, schema: Schema) -> Record:
+    """Compose a record of a version, whose fields still have the types of the oldest one."""
+    habits = author.habits
     evaluation = question.evaluation
-    task = question.task
+    asked = _input(question, author, schema)
     record: Record = {
-        "schema_version": DEFAULT_SCHEMA.label,
-        "evaluation_id": f"{evaluation.name}/{producer.run}",
-        "model_id": producer.model_id,
+        "schema_version": _label(author, schema),
+        "evaluation_id": f"{evaluation.name}/{author.run}",
+        "model_id": author.model_id,
         "evaluation_name": evaluation.name,
         "sample_id": question.sample_id,
     }
     if "hashes" in habits:
-        record["sample_hash"] = _WRONG_HASH if rng.chance(0.002) else question.sample_hash
+        record["sample_hash"] = _WRONG_HASH if rng.chance(0.002) else _hash_of(asked, author)
     record["interaction_type"] = evaluation.interaction_type
-    asked: Record = {"raw": task.raw}
     record["input"] = asked
-    if "templates" in habits:
-        asked["formatted"] = _TEMPLATE.format(task.raw)
-    asked["reference"] = task.reference
-    if task.choices is not None:
-        asked["choices"] = task.choices
-    reply = answer_of(rng, producer, question)
-    _add_answer(producer, question, reply, record)
-    _add_measures(rng, producer, task.raw, reply, record)
+    reply = answer_of(rng, author, question)
+    _add_answer(author, question, reply, schema.turns_field, record)
+    _add_measures(rng, author, question.task.raw, reply, record)
     record["error"] = reply.error
     if "nulls" not in habits:
         record = {key: value for key, value in record.items() if value is not None}
@@ -62,12 +57,60 @@ def compose(rng: Rng, producer: Producer, question: Question) -> Record:
     return record
 
 
-def _add_answer(producer: Producer, question: Question, reply: Reply, record: Record) -> None:
-    """Add `output`, or `interactions` that end with the answer; where it comes from; its score."""
-    graded = question.evaluation.graded
-    score = reply.score if graded else producer.score(bool(reply.score))
+def _label(author: Producer, schema: Schema) -> str:
+    if schema is DEFAULT_SCHEMA:
+        return schema.label
+    labels = schema.labels
+    if "wrong labels" in author.habits:
+        everyone = frozenset().union(*(other.labels for other in SCHEMAS.values()))
+        labels = everyone - labels
+    return sorted(labels)[author.number % len(labels)]
+
+
+def _input(question: Question, author: Producer, schema: Schema) -> Record:
+    """The question as this producer asks it, with one reference or, in later versions, several."""
+    task = question.task
+    habits = author.habits
+    asked: Record = {"raw": task.raw}
+    if "templates" in habits:
+        asked["formatted"] = _TEMPLATE.format(task.raw)
+    asked["reference"] = task.reference
+    if task.choices:
+        asked["choices"] = task.choices
+    if schema is DEFAULT_SCHEMA:
+        return asked
+    if task.choices and "indexed references" in habits:
+        asked["reference"] = [str("ABCD".index(task.reference))]
+    elif task.also:
+        asked["reference"] = [task.reference, task.also]
+    elif question.evaluation.world and len(task.raw) % 3 == 0:
+        asked["reference"] = []
+    else:
+        asked["reference"] = [task.reference]
+    if "few-shot prompts" in habits:
+        asked["raw"] = _SHOTS.format(task.raw)
+    elif "trailing white space" in habits:
+        asked["raw"] += "\n"
+    return asked
+
+
+def _hash_of(asked: Record, author: Producer) -> str:
+    """The hash of a question: in later versions, each producer has one of the recipes."""
+    reference = asked["reference"]
+    if isinstance(reference, str):
+        return sample_hash(asked["raw"], reference)
+    recipe = [*RECIPES.values()][author.number % len(RECIPES)]
+    return sha256(recipe(asked["raw"], reference)).hexdigest()
+
+
+def _add_answer(
+    producer: Producer, question: Question, reply: Reply, turns_field: str, record: Record
+) -> None:
+    """Add `output`, or turns that end with the answer; where it comes from; its score."""
+    evaluation = question.evaluation
+    score = reply.score if evaluation.graded else producer.score(bool(reply.score))
     verdict = {"score": score, "is_correct": score >= 0.5}
-    is_single = record["interaction_type"] == "single_turn"
+    is_single = evaluation.interaction_type == "single_turn"
     answer: Record = {"role": "assistant", "content": reply.text}
     if is_single:
         answer = {"raw": reply.text}
@@ -84,14 +127,14 @@ def _add_answer(producer: Producer, question: Question, reply: Reply, record: Re
         verdict |= {"num_turns": len(turns), "tool_calls_count": calls}
     attribution = {
         "turn_idx": turn_idx,
-        "source": "output.raw" if is_single else f"interactions[{turn_idx}].content",
+        "source": "output.raw" if is_single else f"{turns_field}[{turn_idx}].content",
         "extracted_value": reply.extracted,
-        "extraction_method": question.evaluation.method,
+        "extraction_method": evaluation.method,
         "is_terminal": True,
     }
     record |= {
         "output": answer if is_single else None,
-        "interactions": None if is_single else turns,
+        turns_field: None if is_single else turns,
         "answer_attribution": [attribution],
         "evaluation": verdict,
     }
@@ -158,7 +201,7 @@ def add_unknown_keys(rng: Rng, record: Record) -> None:
     """Add keys that the schema does not name to one to three objects of the record."""
     objects = [record, record["input"], record["evaluation"], record["answer_attribution"][0]]
     objects += [record[key] for key in ("output", "token_usage", "performance") if record.get(key)]
-    for turn in (record.get("interactions") or ())[:6]:
+    for turn in (record.get("interactions") or record.get("messages") or ())[:6]:
         objects += [turn, *(turn.get("tool_calls") or ())]
     for _ in range(rng.between(1, 3)):
         rng.choice(objects)[rng.choice(_UNKNOWN_KEYS)] = _any_value(rng, 3)
@@ -199,7 +242,7 @@ _SHOTS = "Answer like this.\n\nQuestion: 1 + 1?\nAnswer: 2\n\nQuestion: {}\nAnsw
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A record as composed, in the oldest version, with what is needed to write it."""
+    """A record as composed, with what is needed to write it."""
 
     record: Record
     question: Question
@@ -212,55 +255,14 @@ class Answer(msgspec.Struct, frozen=True):
 
     def written(self) -> Record:
         """The record in its version, as its producer would write it; it may share values."""
-        record = self.record
         schema = self.schema
         if not self.is_later:
-            return record
-        (attribution,) = record["answer_attribution"]
-        source = attribution["source"].replace(DEFAULT_SCHEMA.turns_field, schema.turns_field)
-        result = {
-            **record,
-            "schema_version": self._label(),
-            "input": self._input(),
-            "answer_attribution": [{**attribution, "source": source}],
-        }
-        if DEFAULT_SCHEMA.turns_field in record:
-            result[schema.turns_field] = result.pop(DEFAULT_SCHEMA.turns_field)
+            return self.record
+        record = dict(self.record)
         if schema.closed:
-            _close(result, schema)
-        nulls = True if "nulls" in self.author.habits else None
-        written: Record = arranged(result, schema, nulls=nulls)
-        if record.get("sample_hash", _WRONG_HASH) != _WRONG_HASH:
-            recipe = [*RECIPES.values()][self.author.number % len(RECIPES)]
-            text = recipe(written["input"]["raw"], written["input"]["reference"])
-            written["sample_hash"] = sha256(text).hexdigest()
+            _close(record, schema)
+        written: Record = arranged(record, schema, nulls="nulls" in self.author.habits or None)
         return written
-
-    def _label(self) -> str:
-        given: str = self.record["schema_version"]
-        if given != DEFAULT_SCHEMA.label:
-            return given  # it is wrong on purpose
-        labels = self.schema.labels
-        if "wrong labels" in self.author.habits:
-            labels = frozenset().union(*(schema.labels for schema in SCHEMAS.values())) - labels
-        return sorted(labels)[self.author.number % len(labels)]
-
-    def _input(self) -> Record:
-        """The question as this producer asks it, with one reference or several."""
-        task = self.question.task
-        habits = self.author.habits
-        result = dict(self.record["input"])
-        if task.choices and "indexed references" in habits:
-            result["reference"] = str("ABCD".index(task.reference))
-        elif task.also:
-            result["reference"] = [task.reference, task.also]
-        elif self.question.evaluation.world and len(task.raw) % 3 == 0:
-            result["reference"] = []
-        if "few-shot prompts" in habits:
-            result["raw"] = _SHOTS.format(task.raw)
-        elif "trailing white space" in habits:
-            result["raw"] += "\n"
-        return result
 
     def line(self) -> bytes:
         return self.author.spelling.line(self.written())
@@ -286,8 +288,8 @@ class Answer(msgspec.Struct, frozen=True):
         }
         if copy == record:
             copy = dict.fromkeys(_NULLABLE) | record
-        sample_hash = self.question.sample_hash
-        if copy.setdefault("sample_hash", sample_hash) == record.get("sample_hash") == sample_hash:
+        computed = _hash_of(record["input"], self.author)
+        if copy.setdefault("sample_hash", computed) == record.get("sample_hash") == computed:
             del copy["sample_hash"]
         return copy
 
@@ -303,7 +305,7 @@ class Answer(msgspec.Struct, frozen=True):
             if record["interaction_type"] == "single_turn":
                 record["output"]["raw"] = reply.text
             else:
-                record["interactions"][-1]["content"] = reply.text
+                record[self.schema.turns_field][-1]["content"] = reply.text
         record["evaluation"] |= {"score": score, "is_correct": correct}
         return replace(self, record=record)
 
@@ -316,7 +318,7 @@ class Answer(msgspec.Struct, frozen=True):
         record = self.record
         for epoch in range(1, epochs + 1):
             if epoch > 1:
-                record = compose(rng, self.author, self.question)
+                record = compose(rng, self.question, self.author, self.schema)
             if epochs > 1:
                 record["metadata"] = {**(record.get("metadata") or {}), "epoch": epoch}
             for number, (metric, highest) in enumerate(metrics.items()):

@@ -69,19 +69,20 @@ def _task(rng: Rng, given: Facts) -> Task:
     right = dict(script)
     _set_outcome(rng, "right", right)
     return Task(
-        raw=_fill(right["ask"], right),
-        reference=_fill(right["reference"], right),
+        raw=_fill("ask", right),
+        reference=_fill("reference", right),
         subject=right["subject"],
-        tags=[tag.format(**right) for tag in right["tags"]],
+        tags=_fill("tags", right).split(", "),
         answer=partial(_answer, script),
         choices=right.get("choices"),
-        also=right["also"].format(**right),
+        also=_fill("also", right),
     )
 
 
-def _fill(text: str, facts: Facts) -> str:
-    """Fill in the texts that a text names, and the facts that those name."""
-    return text.format(**facts).format(**facts)
+def _fill(name: str, facts: Facts) -> str:
+    """Fill in the texts that a text, or the fact of this name, has; then the facts in those."""
+    text: str = facts.get(name, name)
+    return text.format_map(facts).format_map(facts)
 
 
 def _draw(rng: Rng, specs: Mapping[str, Any], facts: Facts) -> None:
@@ -92,7 +93,7 @@ def _draw(rng: Rng, specs: Mapping[str, Any], facts: Facts) -> None:
     for names, given in specs.items():
         spec = facts.get(given, given) if isinstance(given, str) else given
         if isinstance(spec, dict):
-            lines = [line.format(**facts) for line in spec["lines"]]
+            lines = [line.format_map(facts) for line in spec["lines"]]
             after = spec.get("after", "\t")
             facts[names] = "\n".join(sorted(lines, key=lambda line: line.rpartition(after)[2]))
         elif not isinstance(spec, list):
@@ -106,8 +107,8 @@ def _draw_from(rng: Rng, items: Sequence[Any], names: str, facts: Facts) -> None
     if isinstance(items[0], int):
         first, last, *step = items
         items = range(first, last + 1, *step)
-    if " " in names:
-        wanted = names.replace("<", "").split()
+    wanted = names.replace("<", "").split()
+    if len(wanted) > 1:
         drawn = rng.shuffled(items)[: len(wanted)]
         facts.update(zip(wanted, sorted(drawn) if "<" in names else drawn, strict=False))
         return
@@ -127,7 +128,8 @@ def _computed(spec: Any, facts: Facts) -> Any:
         return {key: _computed(value, facts) for key, value in spec.items()}
     if not isinstance(spec, str):
         return spec
-    return _step(spec[2:], facts)[-1] if spec.startswith("= ") else spec.format(**facts)
+    text = spec.format_map(facts)
+    return _result(text[2:]) if text.startswith("= ") else text
 
 
 def _set_outcome(rng: Rng, outcome: str, facts: Facts) -> None:
@@ -146,8 +148,7 @@ def _answer(script: Facts, rng: Rng, ability: float, style: int) -> Reply:
     successes = [rng.chance(ability) for _ in points]
     count = sum(successes)
     facts["made"] = list(compress(points, successes))
-    pairs = zip(facts["said"], successes, strict=False)
-    facts["said"] = [said[success] for said, success in pairs]
+    facts["said"] = [said[success] for said, success in zip(facts["said"], successes, strict=False)]
     facts["ending"] = facts["endings"][style]
     _set_outcome(rng, facts["scale"][count], facts)
     turns = [
@@ -160,50 +161,36 @@ def _answer(script: Facts, rng: Rng, ability: float, style: int) -> Reply:
             turns += _turns(rng, step, style, facts)
             if not count and "mistakes" in step:
                 _set_outcome(rng, rng.choice(step["mistakes"]), facts)
-    if "value" in facts:
-        facts["value"] = _fill(facts["value"], facts)
-    facts["told"] = _fill(facts["tell"], facts)
-    text = facts["styles"][style].format(**facts)
-    reasoning = facts["think"].format(**facts)
+    facts["told"] = _fill("tell", facts)
+    text = facts["styles"][style].format_map(facts)
+    reasoning = _fill("think", facts)
     return Reply(text, facts.get("value", text), count / len(points), reasoning, turns)
 
 
 def _turns(rng: Rng, step: Facts, style: int, facts: Facts) -> list[Record]:
     """The turns of a step: calls of tools, which may fail the first time, and their outputs."""
-    comment = step.get("comment", "") if style or "always" in step else ""
-    turns = _calls(rng, step, comment, facts)
-    if "fails" in step and rng.chance(step["fails"]):
-        turns[-1]["content"] = step["error"].format(**facts)
-        if "retry" not in step:
-            _set_outcome(rng, "gives up", facts)
-            return turns
-        turns += _calls(rng, step, step["retry"], facts)
-    _draw(rng, step.get("draw", {}), facts)
-    if turns:
-        turns[-1]["content"] = step["output"].format(**facts)
-    return turns
-
-
-def _calls(rng: Rng, step: Facts, comment: str, facts: Facts) -> list[Record]:
-    """A turn with the calls of a step, if it has any, and a turn for what the tools return."""
+    comment = step.get("always") or (step.get("comment") if style else None)
     calls = [
-        {"id": f"call_{rng.bits(48):012x}", **_computed(call, facts)}
-        for call in step.get("calls", ())
+        {"id": f"call_{rng.bits(48):012x}", **_computed(call, facts)} for call in step["calls"]
     ]
-    if not calls:
-        return []
     turn = {"role": "assistant", "tool_calls": calls}
     if comment:
-        turn["content"] = comment.format(**facts)
+        turn["content"] = comment.format_map(facts)
     ids = [call["id"] for call in calls]
-    called = ids[0] if len(ids) == 1 else ids
-    return [turn, {"role": "tool", "content": "", "tool_call_id": called}]
+    result = {"role": "tool", "content": "", "tool_call_id": ids[0] if len(ids) == 1 else ids}
+    if step.get("fails") and rng.chance(step["fails"]):
+        result["content"] = step["error"].format_map(facts)
+        if "retry" in step:
+            return [turn, result, *_turns(rng, step | step["retry"], style, facts)]
+        _set_outcome(rng, "gives up", facts)
+    else:
+        _draw(rng, step.get("draw", {}), facts)
+        result["content"] = step["output"].format_map(facts)
+    return [turn, result]
 
 
-# Questions about facts with four choices. Wrong choices are values of similar rows of the same
-# table.
+# Questions about facts with four choices. Wrong choices come from similar rows of the same table.
 
-_CELLS = ("key", "value")
 _NEAR = 6  # wrong choices come from so many rows before and after a row
 
 
@@ -212,30 +199,23 @@ def facts_with_choices() -> Sequence[Facts]:
     """The questions of all tables; the topics take turns.
 
     `others` are answers that are plausible and wrong, and `lures` has the wrong one that most would
-    choose, if there is one. `tell` is a sentence with `{chosen}` in place of the answer.
+    choose, if there is one.
     """
-    return in_turn(_topic(name, texts) for name, texts in table("facts")["topics"].items())
+    return in_turn(_topic(name, topic) for name, topic in table("facts")["topics"].items())
 
 
-def _topic(name: str, texts: Facts) -> list[Facts]:
-    """Make the questions for values, followed by those for keys."""
-    rows = rows_of(texts["rows"])
+def _topic(name: str, topic: Facts) -> list[Facts]:
+    rows = [
+        {"key": key, "fact": fact, "lures": lures} for key, fact, *lures in rows_of(topic["rows"])
+    ]
     questions = []
-    for asked, pattern in zip((1, 0), texts["asks"], strict=False):
+    for asked, question in topic["asks"].items():
         for number, row in enumerate(rows):
-            key, value, *lures = row
             near = rows[max(0, number - _NEAR) : number + _NEAR + 1]
-            shown = {"key": key, "value": value}
-            fact = {
-                "topic": name,
-                "subject": texts["subject"],
-                "question": pattern.format(**shown),
-                "answer": row[asked],
-                "others": [other[asked] for other in near if other is not row],
-                "lures": lures if asked else [],
-                "tell": texts["state"].format(**shown | {_CELLS[asked]: "{chosen}"}),
-            }
-            questions.append(fact)
+            others = [other[asked] for other in near if other is not row]
+            about = {"topic": name, "question": question, "asked": asked, "others": others}
+            lures = row["lures"] if asked == "fact" else []
+            questions.append({**topic, **row, **about, "answer": row[asked], "lures": lures})
     return questions
 
 
@@ -261,7 +241,8 @@ def _choose(rng: Rng, facts: Facts) -> None:
         else:
             chosen = rng.choice([choice for choice in choices if choice != chosen])
     letter = "ABCD"[choices.index(chosen)]
-    facts |= {"chosen": chosen, "value": letter, "doubt": choices[chosen == choices[0]]}
+    doubt = choices[chosen == choices[0]]
+    facts |= {facts["asked"]: chosen, "chosen": chosen, "value": letter, "doubt": doubt}
 
 
 # Word problems: numbers are drawn, the result follows from them, and answers show the steps. A
@@ -277,7 +258,6 @@ _OPERATIONS = {
 }
 _CONFUSED = str.maketrans("+−×÷", "×++×")  # the operation that a model takes by mistake
 _LATEX = str.maketrans({"×": r"\times", "÷": r"\div", "−": "-"})
-_Solution = tuple[list[str], float]
 
 
 def problem(rng: Rng, number: int, language: str = "en") -> Task:
@@ -294,7 +274,7 @@ def _calculate(rng: Rng, facts: Facts) -> None:
     steps, value = _solve(formulas, facts)
     if facts["outcome"] == "wrong":
         right = value
-        steps, value = _miscalculated(rng, facts)
+        steps, value = _solve(*_mistaken(rng, facts))
         if value == right:  # such as 2 + 2 instead of 2 × 2
             steps, value = _solve(formulas, facts, len(formulas) - 1)
     facts |= {
@@ -305,41 +285,42 @@ def _calculate(rng: Rng, facts: Facts) -> None:
     }
 
 
-def _miscalculated(rng: Rng, facts: Facts) -> _Solution:
+def _mistaken(rng: Rng, facts: Facts) -> tuple[list[str], Facts, int]:
+    """Arguments of `_solve`: formulas with a mistake, or right ones and the place of a slip."""
     formulas = list(facts["formulas"])
     if "unconverted" in facts and rng.chance(0.5):
-        return _solve(facts["unconverted"], facts)
+        return facts["unconverted"], facts, -1
     if rng.chance(0.2):
-        return _solve(formulas[:-1], facts)
+        return formulas[:-1], facts, -1
     is_confused = rng.chance(0.3)
     place = rng.below(len(formulas))
-    if not is_confused:
-        return _solve(formulas, facts, place)
-    formulas[place] = formulas[place].translate(_CONFUSED)
-    return _solve(formulas, facts)
+    if is_confused:
+        formulas[place] = formulas[place].translate(_CONFUSED)
+        place = -1
+    return formulas, facts, place
 
 
-def _solve(formulas: Sequence[str], facts: Facts, slip: int = -1) -> _Solution:
+def _solve(formulas: Sequence[str], facts: Facts, slip: int = -1) -> tuple[list[str], float]:
     """Compute the steps, with a slip in one of them; return them as text, and the result."""
     steps = []
     for place, formula in enumerate(formulas):
-        left, operation, right, value = _step(formula, facts)
+        step = formula.format_map(facts)
+        left, operation, right = step.split()
+        value = _result(step)
         if place == slip:
             # As people make it, too: one row off in the times table, or a lost carry.
-            error = right if operation == "×" else 10 if value > 40 else 1
-            value += error if left % 2 else -error
-        steps.append(f"{left} {operation} {right} = {value}")
+            error = int(right) if operation == "×" else 10 if value > 40 else 1
+            value += error if float(left) % 2 else -error
+        steps.append(f"{step} = {value}")
         facts[f"s{place + 1}"] = value
     return steps, value
 
 
-def _step(formula: str, numbers: Facts) -> tuple[float, str, float, float]:
-    """Compute `left operation right`, in which names stand for numbers; return all four."""
-    first, operation, second = formula.split()
-    left, right = (numbers[name] if name in numbers else int(name) for name in (first, second))
-    value = _OPERATIONS[operation](left, right)
-    # An integer is written without a point.
-    return left, operation, right, int(value) if value == int(value) else round(value, 3)
+def _result(step: str) -> float:
+    """The result of an operation on two numbers, such as `3 × 4`."""
+    left, operation, right = step.split()
+    value = _OPERATIONS[operation](float(left), float(right))
+    return int(value) if value.is_integer() else round(value, 3)  # an integer has no point
 
 
 # Questions in eight languages: word problems, and capitals with short answers.
