@@ -70,8 +70,9 @@ def producer(seed: int, number: int) -> Producer:
     """Make the producer with this number; cheap enough to be made again instead of stored."""
     version, place = divmod(number, _ORGANISATIONS * len(_SIZES))
     size = place % len(_SIZES)
-    organisation = f"org-{place % _ORGANISATIONS}"
-    model = f"model-{_SIZES[size]}b" + (f"-v{version + 1}" if version else "")
+    model = f"org-{place % _ORGANISATIONS}/model-{_SIZES[size]}b"
+    if version:
+        model += f"-v{version + 1}"
     shifts = Rng(seed)  # the same shifts for every number
     habits = frozenset(
         name
@@ -80,8 +81,8 @@ def producer(seed: int, number: int) -> Producer:
     )
     return Producer(
         number=number,
-        model_id=f"{organisation}/{model}",
-        run=f"{organisation}_{model}/{1_700_000_000 + 86_400 * number}",
+        model_id=model,
+        run=f"{model.replace('/', '_')}/{1_700_000_000 + 86_400 * number}",
         spelling=Spelling(
             ascii_only="ascii" in habits,
             spaced="spaces" in habits,

@@ -30,7 +30,7 @@ _TEMPLATE = "<|system|>\nThink first.\n<|user|>\n{}\n<|assistant|>\n"
 _BYTES_PER_TOKEN = 4
 
 
-def compose(rng: Rng, question: Question, author: Producer, schema: Schema) -> Record:
+def compose(rng: Rng, question: Question, author: Producer, schema: Schema) -> "Answer":
     """Compose a record of a version, whose fields still have the types of the oldest one."""
     habits = author.habits
     evaluation = question.evaluation
@@ -54,7 +54,7 @@ def compose(rng: Rng, question: Question, author: Producer, schema: Schema) -> R
         record = {key: value for key, value in record.items() if value is not None}
     if "metadata" in habits:
         record["metadata"] = question.with_trial(rng)
-    return record
+    return Answer(record, question, author, schema)
 
 
 def _label(author: Producer, schema: Schema) -> str:
@@ -79,14 +79,14 @@ def _input(question: Question, author: Producer, schema: Schema) -> Record:
         asked["choices"] = task.choices
     if schema is DEFAULT_SCHEMA:
         return asked
+    references = [task.reference]
     if task.choices and "indexed references" in habits:
-        asked["reference"] = [str("ABCD".index(task.reference))]
+        references = [str("ABCD".index(task.reference))]
     elif task.also:
-        asked["reference"] = [task.reference, task.also]
+        references.append(task.also)
     elif question.evaluation.world and len(task.raw) % 3 == 0:
-        asked["reference"] = []
-    else:
-        asked["reference"] = [task.reference]
+        references.clear()
+    asked["reference"] = references
     if "few-shot prompts" in habits:
         asked["raw"] = _SHOTS.format(task.raw)
     elif "trailing white space" in habits:
@@ -111,33 +111,33 @@ def _add_answer(
     score = reply.score if evaluation.graded else producer.score(bool(reply.score))
     verdict = {"score": score, "is_correct": score >= 0.5}
     is_single = evaluation.interaction_type == "single_turn"
-    answer: Record = {"role": "assistant", "content": reply.text}
-    if is_single:
-        answer = {"raw": reply.text}
+    answer: Record = {"raw": reply.text}
+    if not is_single:
+        answer = {"role": "assistant", "content": reply.text}
     if reply.reasoning is not None:
         answer["reasoning_trace"] = reply.reasoning
     elif "nulls" in producer.habits:
-        answer |= dict.fromkeys(
-            ["reasoning_trace"] if is_single else ["reasoning_trace", "tool_calls"]
-        )
+        answer["reasoning_trace"] = None
+        if not is_single:
+            answer["tool_calls"] = None
     turn_idx = len(reply.turns)
-    turns = [{"turn_idx": number, **turn} for number, turn in enumerate([*reply.turns, answer])]
-    if not is_single:
+    if is_single:
+        record |= {"output": answer, turns_field: None}
+        source = "output.raw"
+    else:
+        turns = [{"turn_idx": number, **turn} for number, turn in enumerate([*reply.turns, answer])]
+        record |= {"output": None, turns_field: turns}
+        source = f"{turns_field}[{turn_idx}].content"
         calls = sum(len(turn.get("tool_calls", ())) for turn in reply.turns)
         verdict |= {"num_turns": len(turns), "tool_calls_count": calls}
     attribution = {
         "turn_idx": turn_idx,
-        "source": "output.raw" if is_single else f"{turns_field}[{turn_idx}].content",
+        "source": source,
         "extracted_value": reply.extracted,
         "extraction_method": evaluation.method,
         "is_terminal": True,
     }
-    record |= {
-        "output": answer if is_single else None,
-        turns_field: None if is_single else turns,
-        "answer_attribution": [attribution],
-        "evaluation": verdict,
-    }
+    record |= {"answer_attribution": [attribution], "evaluation": verdict}
 
 
 def _add_measures(rng: Rng, producer: Producer, raw: str, reply: Reply, record: Record) -> None:
@@ -200,7 +200,7 @@ _METRICS: tuple[Any, ...] = (
 def add_unknown_keys(rng: Rng, record: Record) -> None:
     """Add keys that the schema does not name to one to three objects of the record."""
     objects = [record, record["input"], record["evaluation"], record["answer_attribution"][0]]
-    objects += [record[key] for key in ("output", "token_usage", "performance") if record.get(key)]
+    objects += filter(None, map(record.get, ("output", "token_usage", "performance")))
     for turn in (record.get("interactions") or record.get("messages") or ())[:6]:
         objects += [turn, *(turn.get("tool_calls") or ())]
     for _ in range(rng.between(1, 3)):
@@ -218,10 +218,8 @@ def _any_value(rng: Rng, depth: int) -> Any:
     if kind == 8:
         count = rng.between(1, 4)
         return {rng.choice(_UNKNOWN_KEYS): _any_value(rng, depth - 1) for _ in range(count)}
-    whole = rng.bits(80)
-    small = -rng.below(100)
-    share = round(rng.random(), 4)
-    return (None, True, whole, small, share, 1.0, f"“{rng.bits(32):x}”")[kind]
+    numbers = (rng.bits(80), -rng.below(100), round(rng.random(), 4), 1.0)
+    return (None, True, *numbers, f"“{rng.bits(32):x}”")[kind]
 
 
 # Records of later schema versions. What a version expects is read from its `Schema`: whether
@@ -255,14 +253,9 @@ class Answer(msgspec.Struct, frozen=True):
 
     def written(self) -> Record:
         """The record in its version, as its producer would write it; it may share values."""
-        schema = self.schema
         if not self.is_later:
             return self.record
-        record = dict(self.record)
-        if schema.closed:
-            _close(record, schema)
-        written: Record = arranged(record, schema, nulls="nulls" in self.author.habits or None)
-        return written
+        return arranged(self.record, self.schema, nulls="nulls" in self.author.habits or None)
 
     def line(self) -> bytes:
         return self.author.spelling.line(self.written())
@@ -281,7 +274,7 @@ class Answer(msgspec.Struct, frozen=True):
         """
         record = self.written()
         if self.is_later:
-            without: Record = arranged(record, self.schema, nulls=False)
+            without = arranged(record, self.schema, nulls=False)
             return without if without != record else arranged(record, self.schema, nulls=True)
         copy = {
             key: value for key, value in record.items() if value is not None or key not in _NULLABLE
@@ -318,7 +311,7 @@ class Answer(msgspec.Struct, frozen=True):
         record = self.record
         for epoch in range(1, epochs + 1):
             if epoch > 1:
-                record = compose(rng, self.question, self.author, self.schema)
+                record = compose(rng, self.question, self.author, self.schema).record
             if epochs > 1:
                 record["metadata"] = {**(record.get("metadata") or {}), "epoch": epoch}
             for number, (metric, highest) in enumerate(metrics.items()):
@@ -339,35 +332,12 @@ def _further_verdict(rng: Rng, first: Record, highest: float) -> Record:
     return {**first, "score": score, "is_correct": score >= (highest or 1) / 2}
 
 
-def _close(record: Record, schema: Schema) -> None:
-    """Move unknown keys to `metadata`, which has only text."""
-    unknown = {key: record.pop(key) for key in list(record) if key not in schema.shape.fields}
-    if unknown or record.get("metadata"):
-        record["metadata"] = _texts({**unknown, **record.get("metadata", {})})
-
-
-def _texts(values: Record) -> dict[str, str]:
-    return {
-        key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()
-    }
-
-
-# What becomes of known fields in versions without unknown keys, and in the others.
-_CLOSED: Mapping[str, Callable[[Any], Any]] = {
-    "sample_id": str,
-    "score": lambda score: float(score) if isinstance(score, bool) else score,
-    "arguments": _texts,
-}
-_OPEN: Mapping[str, Callable[[Any], Any]] = {"tool_call_id": lambda called: called}
-
-
-def arranged(record: Record, schema: Schema, *, nulls: bool | None = None) -> Any:
-    """Put known keys into the order of the schema, unknown ones after them.
+def arranged(record: Record, schema: Schema, *, nulls: bool | None = None) -> Record:
+    """Put known keys into the order of the schema, unknown ones after them or into `metadata`.
 
     A text becomes a list where the schema has one. `nulls` says whether a null is written where it
     means the same as absence; by default it stays.
     """
-    changes = _CLOSED if schema.closed else _OPEN
 
     def arrange(value: Any, shape: Shape) -> Any:
         if isinstance(value, list):
@@ -380,10 +350,36 @@ def arranged(record: Record, schema: Schema, *, nulls: bool | None = None) -> An
                     result[key] = None
             elif field.shape:
                 result[key] = arrange(child, field.shape)
-            elif key in changes:
-                result[key] = changes[key](child)
+            elif schema.closed and key in _CLOSED:
+                result[key] = _CLOSED[key](child)
+            elif field.is_list and isinstance(child, str):
+                result[key] = child if key == "tool_call_id" and not schema.closed else [child]
             else:
-                result[key] = [child] if field.is_list and isinstance(child, str) else child
+                result[key] = child
         return result | {key: child for key, child in value.items() if key not in shape.fields}
 
-    return arrange(record, schema.shape)
+    arranged: Record = arrange(_closed(record, schema) if schema.closed else record, schema.shape)
+    return arranged
+
+
+def _closed(record: Record, schema: Schema) -> Record:
+    """Move unknown keys to `metadata`, which has only text."""
+    known = dict(record)
+    unknown = {key: known.pop(key) for key in record if key not in schema.shape.fields}
+    if metadata := unknown | (known.get("metadata") or {}):
+        known["metadata"] = _texts(metadata)
+    return known
+
+
+def _texts(values: Record) -> dict[str, str]:
+    return {
+        key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()
+    }
+
+
+# What becomes of known fields in versions without unknown keys.
+_CLOSED: Mapping[str, Callable[[Any], Any]] = {
+    "sample_id": str,
+    "score": lambda score: float(score) if isinstance(score, bool) else score,
+    "arguments": _texts,
+}

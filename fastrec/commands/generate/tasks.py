@@ -7,7 +7,7 @@ misread. Scripts are tables of TOML files in `data/`; `scripts.toml` describes t
 common knowledge in our own words.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import compress
 from operator import add, floordiv, mul, sub, truediv
@@ -85,7 +85,7 @@ def _fill(name: str, facts: Facts) -> str:
     return text.format_map(facts).format_map(facts)
 
 
-def _draw(rng: Rng, specs: Mapping[str, Any], facts: Facts) -> None:
+def _draw(rng: Rng, specs: Facts, facts: Facts) -> None:
     """Add facts by name, as `data/scripts.toml` describes them.
 
     A table in a list is a further list of facts.
@@ -191,31 +191,33 @@ def _turns(rng: Rng, step: Facts, style: int, facts: Facts) -> list[Record]:
 
 # Questions about facts with four choices. Wrong choices come from similar rows of the same table.
 
-_NEAR = 6  # wrong choices come from so many rows before and after a row
-
 
 @cache
 def facts_with_choices() -> Sequence[Facts]:
-    """The questions of all tables; the topics take turns.
+    """The questions of all tables; the topics take turns."""
+    facts = table("facts")
+    topics = facts["topics"].items()
+    return in_turn(_questions({**facts, **topic, "topic": name}) for name, topic in topics)
+
+
+def _questions(topic: Facts) -> list[Facts]:
+    """Make a script for each row of a topic, and again for each cell that is asked for.
 
     `others` are answers that are plausible and wrong, and `lures` has the wrong one that most would
     choose, if there is one.
     """
-    return in_turn(_topic(name, topic) for name, topic in table("facts")["topics"].items())
-
-
-def _topic(name: str, topic: Facts) -> list[Facts]:
     rows = [
         {"key": key, "fact": fact, "lures": lures} for key, fact, *lures in rows_of(topic["rows"])
     ]
     questions = []
     for asked, question in topic["asks"].items():
         for number, row in enumerate(rows):
-            near = rows[max(0, number - _NEAR) : number + _NEAR + 1]
+            near = rows[max(0, number - topic["near"]) : number + topic["near"] + 1]
             others = [other[asked] for other in near if other is not row]
-            about = {"topic": name, "question": question, "asked": asked, "others": others}
-            lures = row["lures"] if asked == "fact" else []
-            questions.append({**topic, **row, **about, "answer": row[asked], "lures": lures})
+            about = {"question": question, "asked": asked, "answer": row[asked], "others": others}
+            if asked == "key":
+                about["lures"] = []
+            questions.append({**topic, **row, **about})
     return questions
 
 
@@ -225,7 +227,7 @@ def trivia(rng: Rng, number: int) -> Task:
     known = [fact["answer"], *fact["lures"]]
     others = [other for other in rng.shuffled(fact["others"]) if other not in known]
     choices = rng.shuffled([*known, *others][:4])
-    return _task(rng, {**table("facts"), **fact, "choices": choices})
+    return _task(rng, {**fact, "choices": choices})
 
 
 def _choose(rng: Rng, facts: Facts) -> None:
@@ -331,11 +333,9 @@ def tongue(rng: Rng, number: int) -> Task:
     scripts = table("tongues")
     turn, place = divmod(number, len(scripts["tasks"]))
     script = {**scripts, **scripts["tasks"][place]}
+    capitals = _questions(script)
     # Every language begins with one or the other kind, so that the first few questions show both.
     nth, is_problem = divmod(turn + place % 2, 2)
-    rows = rows_of(script["rows"])
-    if is_problem or nth >= len(rows):
+    if is_problem or nth >= len(capitals):
         return problem(rng, turn, script["language"])
-    country, capital = rows[nth]
-    others = [city for _, city in rows if city != capital]
-    return _task(rng, {**script, "country": country, "value": capital, "others": others})
+    return _task(rng, capitals[nth])

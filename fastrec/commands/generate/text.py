@@ -35,7 +35,7 @@ def in_turn(lists: Iterable[Sequence[T]]) -> Sequence[T]:
     return [item for turn in zip_longest(*lists) for item in turn if item]
 
 
-class Rng:
+class Rng(Random):
     """A seeded generator on `random()` and `getrandbits()`, whose algorithm never changed.
 
     `randrange`, `choice`, `shuffle` and `sample` have changed between Python versions, and `gauss`
@@ -43,12 +43,7 @@ class Rng:
     everywhere.
     """
 
-    __slots__ = ("bits", "random")
-
-    def __init__(self, seed: int) -> None:
-        source = Random(seed)
-        self.random = source.random
-        self.bits = source.getrandbits
+    bits = Random.getrandbits
 
     def below(self, stop: int) -> int:
         """An integer in `[0, stop)`."""
@@ -58,7 +53,7 @@ class Rng:
         """An integer in `[low, high]`, a multiple of `step` above `low`."""
         return self.choice(range(low, high + 1, step))
 
-    def choice(self, items: Sequence[T]) -> T:
+    def choice(self, items: Sequence[T]) -> T:  # type: ignore[override]
         return items[self.below(len(items))]
 
     def skewed_choice(self, items: Sequence[T]) -> T:
