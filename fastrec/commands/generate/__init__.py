@@ -146,7 +146,7 @@ class _Source:
             if warning:
                 warning.apply(answer.record, answer.schema)
             if rng.chance(self.recipe.unknown_keys):
-                add_unknown_keys(rng, answer.record)
+                add_unknown_keys(rng, answer)
             yield from list(answer.records(rng))  # all at once: other lines draw in between
 
     # Without an earlier record, these two make another one.

@@ -1,10 +1,11 @@
 """Valid records: a model's answer to a question, as an output, a conversation or an agent's turns.
 
-1. `compose` builds a record of the oldest schema version, with its fields in the order of the
-   schema. The only possible warning is a wrong `sample_hash` now and then. Callers may change a
-   record, except for `input.choices` and the values in `metadata`, which records share.
+1. `compose` builds a record with the content that its producer and schema version give it, and the
+   field order and types of the oldest version. The only possible warning is a wrong `sample_hash`
+   now and then. Callers may change a record, except for `input.choices` and the values in
+   `metadata`, which records share.
 2. Variations are still valid: unknown keys, duplicates, conflicts.
-3. An `Answer` writes a record, in a later version too, or variations of it.
+3. An `Answer` writes a record, or variations of it, with the order and types of its version.
 """
 
 import json
@@ -31,7 +32,7 @@ _BYTES_PER_TOKEN = 4
 
 
 def compose(rng: Rng, question: Question, author: Producer, schema: Schema) -> "Answer":
-    """Compose a record of a version, whose fields still have the types of the oldest one."""
+    """Compose the record of an answer."""
     habits = author.habits
     evaluation = question.evaluation
     asked = _input(question, author, schema)
@@ -197,11 +198,12 @@ _METRICS: tuple[Any, ...] = (
 )
 
 
-def add_unknown_keys(rng: Rng, record: Record) -> None:
+def add_unknown_keys(rng: Rng, answer: "Answer") -> None:
     """Add keys that the schema does not name to one to three objects of the record."""
+    record = answer.record
     objects = [record, record["input"], record["evaluation"], record["answer_attribution"][0]]
     objects += filter(None, map(record.get, ("output", "token_usage", "performance")))
-    for turn in (record.get("interactions") or record.get("messages") or ())[:6]:
+    for turn in (record.get(answer.schema.turns_field) or ())[:6]:
         objects += [turn, *(turn.get("tool_calls") or ())]
     for _ in range(rng.between(1, 3)):
         rng.choice(objects)[rng.choice(_UNKNOWN_KEYS)] = _any_value(rng, 3)

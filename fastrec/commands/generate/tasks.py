@@ -69,20 +69,14 @@ def _task(rng: Rng, given: Facts) -> Task:
     right = dict(script)
     _set_outcome(rng, "right", right)
     return Task(
-        raw=_fill("ask", right),
-        reference=_fill("reference", right),
+        raw=_filled("ask", right),
+        reference=_filled("reference", right),
         subject=right["subject"],
-        tags=_fill("tags", right).split(", "),
+        tags=_filled("tags", right).split(", "),
         answer=partial(_answer, script),
         choices=right.get("choices"),
-        also=_fill("also", right),
+        also=_filled("also", right),
     )
-
-
-def _fill(name: str, facts: Facts) -> str:
-    """Fill in the texts that a text, or the fact of this name, has; then the facts in those."""
-    text: str = facts.get(name, name)
-    return text.format_map(facts).format_map(facts)
 
 
 def _draw(rng: Rng, specs: Facts, facts: Facts) -> None:
@@ -97,7 +91,7 @@ def _draw(rng: Rng, specs: Facts, facts: Facts) -> None:
             after = spec.get("after", "\t")
             facts[names] = "\n".join(sorted(lines, key=lambda line: line.rpartition(after)[2]))
         elif not isinstance(spec, list):
-            facts[names] = _computed(spec, facts)
+            facts[names] = _filled(spec, facts)
         else:
             _draw_from(rng, spec, names, facts)
 
@@ -119,16 +113,17 @@ def _draw_from(rng: Rng, items: Sequence[Any], names: str, facts: Facts) -> None
         facts[names] = item
 
 
-def _computed(spec: Any, facts: Facts) -> Any:
-    """The result of a formula, which begins with `=`; a text with its facts; or a number.
+def _filled(given: Any, facts: Facts) -> Any:
+    """A text, given or by name, with the texts that it names, and the facts that those name.
 
-    Of a table, those of its values.
+    One that begins with `=` is a formula: its result. Of a table, those of its values.
     """
-    if isinstance(spec, dict):
-        return {key: _computed(value, facts) for key, value in spec.items()}
+    if isinstance(given, dict):
+        return {key: _filled(value, facts) for key, value in given.items()}
+    spec = facts.get(given, given)
     if not isinstance(spec, str):
         return spec
-    text = spec.format_map(facts)
+    text = spec.format_map(facts).format_map(facts)
     return _result(text[2:]) if text.startswith("= ") else text
 
 
@@ -152,7 +147,7 @@ def _answer(script: Facts, rng: Rng, ability: float, style: int) -> Reply:
     facts["ending"] = facts["endings"][style]
     _set_outcome(rng, facts["scale"][count], facts)
     turns = [
-        {"role": role, "content": _fill(text, facts)}
+        {"role": role, "content": _filled(text, facts)}
         for role, text in zip(facts["roles"], facts["turns"], strict=False)
     ]
     for step in facts["steps"]:
@@ -161,18 +156,16 @@ def _answer(script: Facts, rng: Rng, ability: float, style: int) -> Reply:
             turns += _turns(rng, step, style, facts)
             if not count and "mistakes" in step:
                 _set_outcome(rng, rng.choice(step["mistakes"]), facts)
-    facts["told"] = _fill("tell", facts)
+    facts["told"] = _filled("tell", facts)
     text = facts["styles"][style].format_map(facts)
-    reasoning = _fill("think", facts)
+    reasoning = _filled("think", facts)
     return Reply(text, facts.get("value", text), count / len(points), reasoning, turns)
 
 
 def _turns(rng: Rng, step: Facts, style: int, facts: Facts) -> list[Record]:
     """The turns of a step: calls of tools, which may fail the first time, and their outputs."""
     comment = step.get("always") or (step.get("comment") if style else None)
-    calls = [
-        {"id": f"call_{rng.bits(48):012x}", **_computed(call, facts)} for call in step["calls"]
-    ]
+    calls = [{"id": f"call_{rng.bits(48):012x}", **_filled(call, facts)} for call in step["calls"]]
     turn = {"role": "assistant", "tool_calls": calls}
     if comment:
         turn["content"] = comment.format_map(facts)

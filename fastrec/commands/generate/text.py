@@ -101,14 +101,14 @@ def phrase_tables(seed: int) -> PhraseTables:
     defaults, latin, log, *world = table("words").values()
     rng = Rng(seed + (1 << 64))  # independent of the generator that the lines of this seed use
 
-    def phrases(given: dict[str, Any], count: int) -> PhraseTable:
+    def phrases(given: dict[str, Any]) -> PhraseTable:
         script = {**defaults, **given, "words": given["words"].split()}
         # One slot for every value of two bytes: repeating the phrases saves a modulo for each.
-        distinct = [_phrase(rng, script) for _ in range(count)]
-        return PhraseTable(distinct * (65536 // count), script["glue"])
+        distinct = [_phrase(rng, script) for _ in range(65536 // script["repeats"])]
+        return PhraseTable(distinct * script["repeats"], script["glue"])
 
-    topics = [phrases(latin, 16384), phrases(latin, 16384)]
-    return PhraseTables(topics, [phrases(script, 1024) for script in world], phrases(log, 16384))
+    topics = [phrases(latin), phrases(latin)]
+    return PhraseTables(topics, list(map(phrases, world)), phrases(log))
 
 
 def _phrase(rng: Rng, script: dict[str, Any]) -> str:
