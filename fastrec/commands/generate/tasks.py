@@ -146,10 +146,7 @@ def _answer(script: Facts, rng: Rng, ability: float, style: int) -> Reply:
     facts["said"] = [said[success] for said, success in zip(facts["said"], successes, strict=False)]
     facts["ending"] = facts["endings"][style]
     _set_outcome(rng, facts["scale"][count], facts)
-    turns = [
-        {"role": role, "content": _filled(text, facts)}
-        for role, text in zip(facts["roles"], facts["turns"], strict=False)
-    ]
+    turns = [{"role": role, "content": _filled(text, facts)} for role, text in facts["turns"]]
     for step in facts["steps"]:
         is_allowed = facts["outcome"] in step.get("when", facts["outcome"])
         if is_allowed and ("chance" not in step or rng.chance(step["chance"])):
@@ -169,17 +166,18 @@ def _turns(rng: Rng, step: Facts, style: int, facts: Facts) -> list[Record]:
     turn = {"role": "assistant", "tool_calls": calls}
     if comment:
         turn["content"] = comment.format_map(facts)
-    ids = [call["id"] for call in calls]
-    result = {"role": "tool", "content": "", "tool_call_id": ids[0] if len(ids) == 1 else ids}
-    if step.get("fails") and rng.chance(step["fails"]):
-        result["content"] = step["error"].format_map(facts)
-        if "retry" in step:
-            return [turn, result, *_turns(rng, step | step["retry"], style, facts)]
-        _set_outcome(rng, "gives up", facts)
-    else:
+    fails = step.get("fails") and rng.chance(step["fails"])
+    if not fails:
         _draw(rng, step.get("draw", {}), facts)
-        result["content"] = step["output"].format_map(facts)
-    return [turn, result]
+    output = step["error" if fails else "output"].format_map(facts)
+    ids = [call["id"] for call in calls]
+    called = ids[0] if len(ids) == 1 else ids
+    turns = [turn, {"role": "tool", "content": output, "tool_call_id": called}]
+    if fails and "retry" in step:
+        turns += _turns(rng, step | step["retry"], style, facts)
+    elif fails:
+        _set_outcome(rng, "gives up", facts)
+    return turns
 
 
 # Questions about facts with four choices. Wrong choices come from similar rows of the same table.
