@@ -72,7 +72,7 @@ class Recipe(msgspec.Struct, frozen=True):
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The shares of lines that are no new records."""
+        """The shares of lines that are not new records, in the order of `labelled_lines`."""
         return self.rejects, self.duplicates, self.conflicts, self.blanks
 
 
@@ -89,6 +89,7 @@ def labelled_lines(recipe: Recipe) -> Iterator[tuple[str, bytes]]:
     another spelling. A conflict has the identity of an earlier record and another answer.
     """
     source = _Source(recipe)
+    # Each kind has an interval of the random numbers; the rest makes new records.
     limits = list(accumulate(recipe.shares))
     kinds = (source.invalid, source.duplicate, source.conflict, source.blank, source.record)
     for _ in range(recipe.records):

@@ -49,22 +49,26 @@ class Task(NamedTuple):
 
 
 def scripted(name: str, rng: Rng, number: int) -> Task:
-    """Make a task from the scripts of an evaluation.
+    """Make a task from the scripts of an evaluation."""
+    return _task(rng, _script(table(name), number))
+
+
+def _script(scripts: Facts, number: int) -> Facts:
+    """The script with a number.
 
     The tasks take turns, and so do the facts in each list of `turning`: all combinations differ.
     """
-    scripts = table(name)
     tasks = scripts["tasks"]
     turn, place = divmod(number, len(tasks))
-    script = {**scripts, **tasks[place]}
+    script: Facts = scripts | tasks[place]
     for items in scripts.get("turning", {}).values():
         script |= items[(turn + place) % len(items)]
-    return _task(rng, script)
+    return script
 
 
 def _task(rng: Rng, given: Facts) -> Task:
     """Draw the facts of a script."""
-    script = {**table("scripts"), **given}
+    script = table("scripts") | given
     _draw(rng, script["draw"], script)
     right = dict(script)
     _set_outcome(rng, "right", right)
@@ -256,9 +260,8 @@ _LATEX = str.maketrans({"×": r"\times", "÷": r"\div", "−": "-"})
 def problem(rng: Rng, number: int, language: str = "en") -> Task:
     """Make a word problem in a language; the kinds take turns."""
     problems = table("problems")
-    texts = problems["texts"][language]
-    task = texts["tasks"][number % len(texts["tasks"])]
-    return _task(rng, {**problems, **texts, **problems["kinds"][task["kind"]], **task})
+    script = _script(problems | problems["texts"][language], number)
+    return _task(rng, script | problems["kinds"][script["kind"]])
 
 
 def _calculate(rng: Rng, facts: Facts) -> None:
@@ -323,7 +326,7 @@ def tongue(rng: Rng, number: int) -> Task:
     """Make a question in another language; after the last capital, all are word problems."""
     scripts = table("tongues")
     turn, place = divmod(number, len(scripts["tasks"]))
-    script = {**scripts, **scripts["tasks"][place]}
+    script = _script(scripts, place)
     capitals = _questions(script)
     # Every language begins with one or the other kind, so that the first few questions show both.
     nth, is_problem = divmod(turn + place % 2, 2)
