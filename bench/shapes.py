@@ -21,10 +21,8 @@ from fastrec.schemas.hashes import LIST_HASHES
 
 SHAPES = ("many-evaluations", "transcripts")
 _TEMPLATES = table("shapes.json")
-_SPELLING = Spelling(
-    ascii_only=False, spaced=False, sort_keys=False, order=None, escape_slashes=False
-)
-_DUMPED = Spelling(ascii_only=True, spaced=True, sort_keys=False, order=None, escape_slashes=False)
+_SPELLING = Spelling()
+_DUMPED = Spelling(ascii_only=True, spaced=True)
 
 
 def shards_of(shape: str, seed: int) -> Iterator[tuple[str, Iterator[bytes]]]:

@@ -125,7 +125,7 @@ def test_choices(records: list[Record]) -> None:
     """The reference is the letter of the fact; a wrong answer names another choice, or none."""
     values = defaultdict(set)
     for fact in facts_with_choices():
-        values[fact["question"]].add(fact["answer"])
+        values[fact["question"].format(**fact)].add(fact["answer"])
     for record in those(records, "trivia_choice"):
         asked = record["input"]["raw"]
         choices = record["input"]["choices"]
@@ -167,7 +167,7 @@ def test_open_answers(records: list[Record]) -> None:
 def test_world_tongues(records: list[Record]) -> None:
     """Answers in eight languages are right if they have what the reference has."""
     capital_of = {
-        texts["ask"].format(country=country): capital
+        texts["asks"]["fact"].format(key=country): capital
         for texts in table("tongues")["tasks"]
         for country, capital in rows_of(texts["rows"])
     }
@@ -399,10 +399,10 @@ def test_every_question_is_asked_once(mix: str) -> None:
     bank = QuestionBank(Rng(96), 96, "evaluation", 40_000, mix)
     asked = []
     for kind in ("single_turn", "multi_turn", "agentic"):
-        model, question = bank.next(kind)
+        model, question = next(bank.asked[kind])
         while model == 0:
             asked.append(question.task.raw)
-            model, question = bank.next(kind)
+            model, question = next(bank.asked[kind])
     assert len(asked) == len(set(asked)) >= 2_500
 
 

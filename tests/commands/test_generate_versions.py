@@ -16,7 +16,7 @@ import fastrec
 from fastrec.commands.generate import Recipe, _Source, labelled_lines, lines
 from fastrec.commands.generate.invalid import MISTAKES, REPAIRABLE
 from fastrec.commands.generate.producers import producer
-from fastrec.commands.generate.records import Answer, compose
+from fastrec.commands.generate.records import compose
 from fastrec.errors import UsageError
 from fastrec.judge.findings import ERRORS
 from fastrec.judge.judge import Judge
@@ -126,10 +126,9 @@ def test_repairs_fix_the_mistakes_of_known_producers():
     for row in MISTAKES:
         for schema in SCHEMAS.values():
             for kind in row.types if row.fits(schema) else ():
-                question = source.bank.next(kind)[1]
+                _, question = next(source.bank.asked[kind])
                 author = producer(3, list(SCHEMAS).index(schema.name))
-                record = compose(source.rng, author, question)
-                answer = Answer(record, question, author, schema)
+                answer = compose(source.rng, question, author, schema)
                 line = row.line(answer)
                 fixed = (
                     row in REPAIRABLE or row.code == "json.number"

@@ -14,10 +14,11 @@ zlib.
 """
 
 import gzip
+from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import cycle, islice
+from itertools import accumulate, cycle, islice
 from pathlib import Path
 
 import msgspec
@@ -61,13 +62,18 @@ class Recipe(msgspec.Struct, frozen=True):
         check_choice("mix", self.mix, table("evaluations")["mixes"])
         check_choice("text", self.text, TEXTS)
         check_choice("schema", self.schema, (*SCHEMAS, "mixed"))
-        kinds = (self.duplicates, self.conflicts, self.rejects, self.blanks)
-        if not all(0 <= share <= 1 for share in (*kinds, self.unknown_keys, self.warnings)):
+        shares = (*self.shares, self.unknown_keys, self.warnings)
+        if min(shares) < 0 or max(shares) > 1:
             raise UsageError("a share must be between 0 and 1")
-        if sum(kinds) > 1 + 1e-9:
+        if sum(self.shares) > 1 + 1e-9:
             raise UsageError(
                 "the shares of duplicates, conflicts, rejects and blanks add up to more than 1"
             )
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The shares of lines that are not new records, in the order of `labelled_lines`."""
+        return self.rejects, self.duplicates, self.conflicts, self.blanks
 
 
 def lines(recipe: Recipe) -> Iterator[bytes]:
@@ -83,20 +89,12 @@ def labelled_lines(recipe: Recipe) -> Iterator[tuple[str, bytes]]:
     another spelling. A conflict has the identity of an earlier record and another answer.
     """
     source = _Source(recipe)
-    kinds = (
-        (recipe.rejects, source.invalid),
-        (recipe.duplicates, partial(source.again, "duplicate")),
-        (recipe.conflicts, partial(source.again, "conflict")),
-        (recipe.blanks, source.blank),
-        (1.0, source.record),
-    )
+    # Each kind has an interval of the random numbers; the rest makes new records.
+    limits = list(accumulate(recipe.shares))
+    kinds = (source.invalid, source.duplicate, source.conflict, source.blank, source.record)
     for _ in range(recipe.records):
-        number = source.rng.random()
-        for share, make in kinds:
-            number -= share
-            if number < 0:
-                yield make()
-                break
+        make = kinds[bisect(limits, source.rng.random())]
+        yield make()
 
 
 class _Source:
@@ -106,81 +104,77 @@ class _Source:
         self.recipe = recipe
         self.rng = Rng(recipe.seed)
         # If versions are mixed, each producer has one of them.
-        is_mixed = recipe.schema == "mixed"
-        self.schemas = [*SCHEMAS.values()] if is_mixed else [SCHEMAS[recipe.schema]]
+        self.schemas = [
+            schema for name, schema in SCHEMAS.items() if recipe.schema in (name, "mixed")
+        ]
         self.is_later = recipe.schema != DEFAULT_SCHEMA.name
         # One answer in a later version has two records on average, one per metric and epoch.
         answers = recipe.records // 2 if self.is_later else recipe.records
         self.bank = QuestionBank(self.rng, recipe.seed, recipe.text, answers, recipe.mix)
+        self.types = self.bank.weighted_types
         self.pool: list[tuple[Answer, bytes]] = []
         self.answers = self.new_answers()
-        self.warnings = cycle(
-            [row for row in WARNINGS if not set(self.bank.weighted_types).isdisjoint(row.types)]
-        )
-        self.invalid_lines = cycle(MISTAKES if self.is_later else INVALID_LINES)
+        self.warnings = cycle(row for row in WARNINGS if not set(self.types).isdisjoint(row.types))
+        self.mistakes = cycle(MISTAKES if self.is_later else INVALID_LINES)
 
     def compose(self, kind: str) -> Answer:
-        number, question = self.bank.next(kind)
+        number, question = next(self.bank.asked[kind])
         author = producer(self.recipe.seed, number)
         schema = self.schemas[number % len(self.schemas)]
-        return Answer(compose(self.rng, author, question), question, author, schema)
+        return compose(self.rng, question, author, schema)
 
     def record(self) -> tuple[str, bytes]:
-        rng = self.rng
-        recipe = self.recipe
         answer = next(self.answers)
         line = answer.line()
         # Keep the first records, then let one in eight replace a random one, so that the pool has
         # old and new.
-        if recipe.duplicates or recipe.conflicts:
+        if self.recipe.duplicates or self.recipe.conflicts:
             if len(self.pool) < _POOL:
                 self.pool.append((answer, line))
-            elif rng.chance(0.125):
-                self.pool[rng.below(_POOL)] = (answer, line)
+            elif self.rng.chance(0.125):
+                self.pool[self.rng.below(_POOL)] = (answer, line)
         return "record", line
 
     def new_answers(self) -> Iterator[Answer]:
         """Yield answers to the next questions, each once for every metric and epoch."""
         rng = self.rng
-        recipe = self.recipe
         while True:
-            warning = next(self.warnings) if rng.chance(recipe.warnings) else None
-            kind = rng.choice(self.bank.weighted_types)
+            warning = next(self.warnings) if rng.chance(self.recipe.warnings) else None
+            kind = rng.choice(self.types)
             while warning and kind not in warning.types:
-                kind = rng.choice(self.bank.weighted_types)
+                kind = rng.choice(self.types)
             answer = self.compose(kind)
             if warning:
-                warning.apply(answer.record)
-            if rng.chance(recipe.unknown_keys):
-                add_unknown_keys(rng, answer.record)
+                warning.apply(answer.record, answer.schema)
+            if rng.chance(self.recipe.unknown_keys):
+                add_unknown_keys(rng, answer)
             yield from list(answer.records(rng))  # all at once: other lines draw in between
 
-    def again(self, kind: str) -> tuple[str, bytes]:
-        """A duplicate or a conflict of an earlier record; without one, another record."""
+    # Without an earlier record, these two make another one.
+
+    def duplicate(self) -> tuple[str, bytes]:
         if not self.pool:
             return self.record()
-        rng = self.rng
-        answer, line = rng.choice(self.pool)
-        if kind == "conflict":
-            line = answer.conflict(rng).line()
-        elif rng.chance(0.5):
-            line = answer.respelled(rng)
-        return kind, line
+        answer, line = self.rng.choice(self.pool)
+        return "duplicate", answer.respelled(self.rng) if self.rng.chance(0.5) else line
+
+    def conflict(self) -> tuple[str, bytes]:
+        if not self.pool:
+            return self.record()
+        answer, _ = self.rng.choice(self.pool)
+        return "conflict", answer.conflict(self.rng).line()
 
     def invalid(self) -> tuple[str, bytes]:
-        kinds = self.bank.weighted_types
         if self.is_later:
-            kind = self.rng.choice(kinds)
+            kind = self.rng.choice(self.types)
             answer = self.compose(kind)
-            row = next(
-                row for row in self.invalid_lines if kind in row.types and row.fits(answer.schema)
-            )
+            schema = answer.schema
+            row = next(row for row in self.mistakes if kind in row.types and row.fits(schema))
         else:
-            row = next(self.invalid_lines)
-            kind = row.types[0] if len(row.types) == 1 else self.rng.choice(kinds)
+            row = next(self.mistakes)
+            kind = row.types[0] if len(row.types) == 1 else self.rng.choice(self.types)
             answer = self.compose(kind)
-        code = row.code.format(turns=answer.schema.turns_field)
-        return code, row.line(answer)
+        return row.code.format(turns=answer.schema.turns_field), row.line(answer)
 
     def blank(self) -> tuple[str, bytes]:
         return "blank", self.rng.choice(_BLANKS)
@@ -190,7 +184,7 @@ class _Source:
 FRAME_BYTES = 4 << 20
 _COMPRESSORS: Mapping[str, Callable[[bytes], bytes]] = {
     "none": bytes,
-    "zst": lambda text: zstandard.ZstdCompressor(level=3, write_checksum=True).compress(text),
+    "zst": zstandard.ZstdCompressor(level=3, write_checksum=True).compress,
     # Level 1 is three times as fast as 6.
     "gz": partial(gzip.compress, compresslevel=1, mtime=0),
 }

@@ -6,10 +6,10 @@ right answer, so models differ as in real results, and some questions are hard f
 with lengths and scripts as in real data, for benchmarks; nothing in them means anything.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from hashlib import sha256
-from itertools import count
+from itertools import count, islice, product
 from typing import Any, NamedTuple
 
 import msgspec
@@ -45,7 +45,6 @@ class Question(NamedTuple):
 
     evaluation: Evaluation
     sample_id: int | str
-    sample_hash: str
     task: Task
     difficulty: float
     metadata: dict[str, Any]
@@ -73,6 +72,9 @@ class QuestionBank:
 
     The first model answers all of them, then the second, and so on.
 
+    `asked` yields, for each type, the number of the next model and its question. No pair occurs
+    twice.
+
     The number of questions is bounded: more records mean more models, not more questions. So memory
     stays flat, and each question occurs many times in a corpus, as in real data.
     """
@@ -81,23 +83,20 @@ class QuestionBank:
         mixes = table("evaluations")["mixes"]
         rows = msgspec.convert(table("evaluations")["evaluations"], list[Evaluation])
         total = max(25, min(_MOST_QUESTIONS, records // _RECORDS_PER_QUESTION))
-        self.weighted_types = [kind for kind, weight in mixes[mix].items() for _ in range(weight)]
+        self.weighted_types = list(Counter(mixes[mix]).elements())
         self._rng = rng
         self._shift = seed % 97  # other seeds begin with other questions
         self._tables = phrase_tables(seed) if text == "words" else None
         self._texts: set[str] = set()
-        self._asked: dict[str, Iterator[tuple[int, Question]]] = {}
+        self.asked: dict[str, Iterator[tuple[int, Question]]] = {}
         for kind in mixes["mixed"]:
             # Types outside the mix get a few questions too, because some invalid lines need them.
             amount = max(2, total * mixes[mix].get(kind, 1) // 25)
             evaluations = [row for row in rows if row.interaction_type == kind]
-            questions = [
-                self._question(evaluations[place % len(evaluations)], place // len(evaluations))
-                for place in range(amount)
-            ]
-            self._asked[kind] = _asked(questions)
+            numbered = islice(product(range(amount), evaluations), amount)
+            self.asked[kind] = _asked([self._question(*pair) for pair in numbered])
 
-    def _question(self, evaluation: Evaluation, number: int) -> Question:
+    def _question(self, number: int, evaluation: Evaluation) -> Question:
         rng = self._rng
         for _ in range(_TRIES):
             task = TASKS[evaluation.name](rng, number + self._shift)
@@ -109,7 +108,6 @@ class QuestionBank:
         difficulty = rng.random()
         level = (1, 2.5, "hard", None)[int(difficulty * 3) if rng.chance(0.8) else 3]
         sample_id = number if evaluation.integer_ids else f"{evaluation.name}_{number:05d}"
-        sample_hash = sha256((task.raw + task.reference).encode()).hexdigest()
         split = rng.choice(("test", "dev"))
         metadata = {  # nested, and its keys are not sorted
             "subject": task.subject,
@@ -118,11 +116,7 @@ class QuestionBank:
             "tags": task.tags,
             "Source": {"split": split, "licence": None, "checked": rng.chance(0.5)},
         }
-        return Question(evaluation, sample_id, sample_hash, task, difficulty, metadata)
-
-    def next(self, kind: str) -> tuple[int, Question]:
-        """The number of the next model, and its question; no pair occurs twice."""
-        return next(self._asked[kind])
+        return Question(evaluation, sample_id, task, difficulty, metadata)
 
 
 def _asked(questions: list[Question]) -> Iterator[tuple[int, Question]]:

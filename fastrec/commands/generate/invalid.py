@@ -8,7 +8,7 @@ get wrong, and contradictions.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ _CHANGES: dict[str, Callable[[bytes], bytes]] = {
     "@open": lambda line: line[:-1],
     "@list": lambda line: line.replace(_HOLE, b"[" * _DEEP + b"]" * _DEEP),
     "@object": lambda line: line.replace(_HOLE, b'{"a": ' * _DEEP + b"null" + b"}" * _DEEP),
-    "@other turns": bytes,  # the record has both
+    "@turns": bytes,  # the record has other turns, too
 }
 
 
@@ -38,25 +38,22 @@ class Change(NamedTuple):
 
     code: str
     path: str
-    types: tuple[str, ...]
+    types: Sequence[str]
     versions: str
     value: str
-    # Add nulls that only the record's own version allows: a mistake may be valid in another.
-    adds_nulls: bool
 
     def fits(self, schema: Schema) -> bool:
-        has_metrics = "evaluation_result_id" in schema.shape.fields
-        fitting = {"closed": schema.closed, "open": not schema.closed, "metrics": has_metrics}
-        return fitting.get(self.versions, True)
+        """Whether the change makes an invalid record of a version; the oldest has its own table."""
+        return not self.versions or schema.name in table("invalid")["versions"][self.versions]
 
     def line(self, answer: Answer) -> bytes:
         """Change the record of an answer, and write it."""
         record = answer.written()
         schema = answer.schema
-        if self.adds_nulls:
+        if self.versions:
             record = _with_nulls(record, schema)
-        if self.value == "@other turns":
-            record = {**record, DEFAULT_SCHEMA.turns_field: record[schema.turns_field]}
+        if self.value == "@turns":
+            record[DEFAULT_SCHEMA.turns_field] = record[schema.turns_field]
         if self.path:
             self.apply(record, schema)
         line = answer.author.spelling.line(record)
@@ -65,21 +62,20 @@ class Change(NamedTuple):
         raw = self.value[1:].encode().decode("unicode_escape").encode("latin-1")
         return line.replace(_HOLE, raw) if self.path else raw
 
-    def apply(self, record: Record, schema: Schema = DEFAULT_SCHEMA) -> None:
-        path = self.path.format(turns=schema.turns_field)
-        _change(record, path.split("."), self.value)
+    def apply(self, record: Record, schema: Schema) -> None:
+        _change(record, self.path.format(turns=schema.turns_field), self.value)
 
 
-def _change(owner: Any, path: list[str], value: str) -> None:
-    key, *others = path
+def _change(owner: Any, path: str, value: str) -> None:
+    key, _, rest = path.partition(".")
     if key == "*":
         for item in owner:
-            _change(item, others, value)
+            _change(item, rest, value)
     elif key.isdigit():
-        _change(owner[int(key)], others, value)
-    elif others:
+        _change(owner[int(key)], rest, value)
+    elif rest:
         owner[key] = owner.get(key) or {}  # a missing object is made
-        _change(owner[key], others, value)
+        _change(owner[key], rest, value)
     elif value == "...":
         owner.pop(key, None)
     elif value.startswith("+"):
@@ -89,30 +85,26 @@ def _change(owner: Any, path: list[str], value: str) -> None:
 
 
 def _with_nulls(record: Record, schema: Schema) -> Record:
+    """Add nulls that only the record's own version allows: a mistake may be valid in another."""
     if schema.closed:
         record = arranged(record, schema, nulls=True)
-        record["input"] = {**record["input"], "formatted": None}
+        record["input"]["formatted"] = None
     else:
         record.setdefault(schema.turns_field, None)
     return record
 
 
-def _changes(name: str, *, adds_nulls: bool = False) -> tuple[Change, ...]:
+def _changes(name: str) -> list[Change]:
     """Make a change for each value in a table of `invalid.toml`."""
-    changes = []
-    for code, path, types, versions, *values in rows_of(table("invalid")[name]):
-        fitting = tuple(types.split()) or ONE + MANY
-        changes += [Change(code, path, fitting, versions, value, adds_nulls) for value in values]
-    return tuple(changes)
+    return [
+        Change(code, path, types.split() or ONE + MANY, versions, value)
+        for code, path, types, versions, *values in rows_of(table("invalid")[name])
+        for value in values
+    ]
 
 
-_BY_CODE = [list(group) for _, group in groupby(_changes("oldest"), lambda row: row.code)]
-INVALID_LINES = in_turn(_BY_CODE)
-REPAIRABLE = _changes("repairable", adds_nulls=True)  # what `--repair all` fixes
-MISTAKES = (
-    *REPAIRABLE,
-    *_changes("contradictions", adds_nulls=True),
-    # One row of the oldest version for each code that is the same in all versions.
-    *(rows[0] for rows in _BY_CODE if rows[0].code.startswith("json.")),
-)
+_BY_CODE = groupby(_changes("oldest"), lambda row: row.code)
+INVALID_LINES = in_turn([list(group) for _, group in _BY_CODE])
+REPAIRABLE = _changes("repairable")  # what `--repair all` fixes
+MISTAKES = REPAIRABLE + _changes("contradictions")
 WARNINGS = _changes("warnings")

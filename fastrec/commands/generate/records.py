@@ -1,10 +1,11 @@
 """Valid records: a model's answer to a question, as an output, a conversation or an agent's turns.
 
-1. `compose` builds a record of the oldest schema version, with its fields in the order of the
-   schema. The only possible warning is a wrong `sample_hash` now and then. Callers may change a
-   record, except for `input.choices` and the values in `metadata`, which records share.
+1. `compose` builds a record with the content that its producer and schema version give it, and the
+   field order and types of the oldest version. The only possible warning is a wrong `sample_hash`
+   now and then. Callers may change a record, except for `input.choices` and the values in
+   `metadata`, which records share.
 2. Variations are still valid: unknown keys, duplicates, conflicts.
-3. An `Answer` writes a record, in a later version too, or variations of it.
+3. An `Answer` writes a record, or variations of it, with the order and types of its version.
 """
 
 import json
@@ -21,7 +22,7 @@ from fastrec.commands.generate.evaluation import Question, answer_of
 from fastrec.commands.generate.producers import Producer, Record, respelling
 from fastrec.commands.generate.tasks import STYLES, Reply
 from fastrec.commands.generate.text import Rng
-from fastrec.schemas.hashes import RECIPES
+from fastrec.schemas.hashes import RECIPES, sample_hash
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
 from fastrec.schemas.schema import Schema, Shape
 
@@ -30,71 +31,114 @@ _TEMPLATE = "<|system|>\nThink first.\n<|user|>\n{}\n<|assistant|>\n"
 _BYTES_PER_TOKEN = 4
 
 
-def compose(rng: Rng, producer: Producer, question: Question) -> Record:
-    habits = producer.habits
+def compose(rng: Rng, question: Question, author: Producer, schema: Schema) -> "Answer":
+    """Compose the record of an answer."""
+    habits = author.habits
     evaluation = question.evaluation
-    task = question.task
+    asked = _input(question, author, schema)
     record: Record = {
-        "schema_version": DEFAULT_SCHEMA.label,
-        "evaluation_id": f"{evaluation.name}/{producer.run}",
-        "model_id": producer.model_id,
+        "schema_version": _label(author, schema),
+        "evaluation_id": f"{evaluation.name}/{author.run}",
+        "model_id": author.model_id,
         "evaluation_name": evaluation.name,
         "sample_id": question.sample_id,
     }
     if "hashes" in habits:
-        record["sample_hash"] = _WRONG_HASH if rng.chance(0.002) else question.sample_hash
+        record["sample_hash"] = _WRONG_HASH if rng.chance(0.002) else _hash_of(asked, author)
     record["interaction_type"] = evaluation.interaction_type
-    asked: Record = {"raw": task.raw}
     record["input"] = asked
-    if "templates" in habits:
-        asked["formatted"] = _TEMPLATE.format(task.raw)
-    asked["reference"] = task.reference
-    if task.choices is not None:
-        asked["choices"] = task.choices
-    reply = answer_of(rng, producer, question)
-    _add_answer(producer, question, reply, record)
-    _add_measures(rng, producer, task.raw, reply, record)
+    reply = answer_of(rng, author, question)
+    _add_answer(author, question, reply, schema.turns_field, record)
+    _add_measures(rng, author, question.task.raw, reply, record)
     record["error"] = reply.error
     if "nulls" not in habits:
         record = {key: value for key, value in record.items() if value is not None}
     if "metadata" in habits:
         record["metadata"] = question.with_trial(rng)
-    return record
+    return Answer(record, question, author, schema)
 
 
-def _add_answer(producer: Producer, question: Question, reply: Reply, record: Record) -> None:
-    """Add `output`, or `interactions` that end with the answer; where it comes from; its score."""
-    graded = question.evaluation.graded
-    score = reply.score if graded else producer.score(bool(reply.score))
+def _label(author: Producer, schema: Schema) -> str:
+    if schema is DEFAULT_SCHEMA:
+        return schema.label
+    labels = schema.labels
+    if "wrong labels" in author.habits:
+        everyone = frozenset().union(*(other.labels for other in SCHEMAS.values()))
+        labels = everyone - labels
+    return sorted(labels)[author.number % len(labels)]
+
+
+def _input(question: Question, author: Producer, schema: Schema) -> Record:
+    """The question as this producer asks it, with one reference or, in later versions, several."""
+    task = question.task
+    habits = author.habits
+    asked: Record = {"raw": task.raw}
+    if "templates" in habits:
+        asked["formatted"] = _TEMPLATE.format(task.raw)
+    asked["reference"] = task.reference
+    if task.choices:
+        asked["choices"] = task.choices
+    if schema is DEFAULT_SCHEMA:
+        return asked
+    references = [task.reference]
+    if task.choices and "indexed references" in habits:
+        references = [str("ABCD".index(task.reference))]
+    elif task.also:
+        references.append(task.also)
+    elif question.evaluation.world and len(task.raw) % 3 == 0:
+        references.clear()
+    asked["reference"] = references
+    if "few-shot prompts" in habits:
+        asked["raw"] = _SHOTS.format(task.raw)
+    elif "trailing white space" in habits:
+        asked["raw"] += "\n"
+    return asked
+
+
+def _hash_of(asked: Record, author: Producer) -> str:
+    """The hash of a question: in later versions, each producer has one of the recipes."""
+    reference = asked["reference"]
+    if isinstance(reference, str):
+        return sample_hash(asked["raw"], reference)
+    recipe = [*RECIPES.values()][author.number % len(RECIPES)]
+    return sha256(recipe(asked["raw"], reference)).hexdigest()
+
+
+def _add_answer(
+    producer: Producer, question: Question, reply: Reply, turns_field: str, record: Record
+) -> None:
+    """Add `output`, or turns that end with the answer; where it comes from; its score."""
+    evaluation = question.evaluation
+    score = reply.score if evaluation.graded else producer.score(bool(reply.score))
     verdict = {"score": score, "is_correct": score >= 0.5}
-    is_single = record["interaction_type"] == "single_turn"
-    answer: Record = {"role": "assistant", "content": reply.text}
-    if is_single:
-        answer = {"raw": reply.text}
+    is_single = evaluation.interaction_type == "single_turn"
+    answer: Record = {"raw": reply.text}
+    if not is_single:
+        answer = {"role": "assistant", "content": reply.text}
     if reply.reasoning is not None:
         answer["reasoning_trace"] = reply.reasoning
     elif "nulls" in producer.habits:
-        answer |= dict.fromkeys(
-            ["reasoning_trace"] if is_single else ["reasoning_trace", "tool_calls"]
-        )
+        answer["reasoning_trace"] = None
+        if not is_single:
+            answer["tool_calls"] = None
     turn_idx = len(reply.turns)
-    turns = [{"turn_idx": number, **turn} for number, turn in enumerate([*reply.turns, answer])]
-    if not is_single:
+    if is_single:
+        record |= {"output": answer, turns_field: None}
+        source = "output.raw"
+    else:
+        turns = [{"turn_idx": number, **turn} for number, turn in enumerate([*reply.turns, answer])]
+        record |= {"output": None, turns_field: turns}
+        source = f"{turns_field}[{turn_idx}].content"
         calls = sum(len(turn.get("tool_calls", ())) for turn in reply.turns)
         verdict |= {"num_turns": len(turns), "tool_calls_count": calls}
     attribution = {
         "turn_idx": turn_idx,
-        "source": "output.raw" if is_single else f"interactions[{turn_idx}].content",
+        "source": source,
         "extracted_value": reply.extracted,
-        "extraction_method": question.evaluation.method,
+        "extraction_method": evaluation.method,
         "is_terminal": True,
     }
-    record |= {
-        "output": answer if is_single else None,
-        "interactions": None if is_single else turns,
-        "answer_attribution": [attribution],
-        "evaluation": verdict,
-    }
+    record |= {"answer_attribution": [attribution], "evaluation": verdict}
 
 
 def _add_measures(rng: Rng, producer: Producer, raw: str, reply: Reply, record: Record) -> None:
@@ -154,11 +198,12 @@ _METRICS: tuple[Any, ...] = (
 )
 
 
-def add_unknown_keys(rng: Rng, record: Record) -> None:
+def add_unknown_keys(rng: Rng, answer: "Answer") -> None:
     """Add keys that the schema does not name to one to three objects of the record."""
+    record = answer.record
     objects = [record, record["input"], record["evaluation"], record["answer_attribution"][0]]
-    objects += [record[key] for key in ("output", "token_usage", "performance") if record.get(key)]
-    for turn in (record.get("interactions") or ())[:6]:
+    objects += filter(None, map(record.get, ("output", "token_usage", "performance")))
+    for turn in (record.get(answer.schema.turns_field) or ())[:6]:
         objects += [turn, *(turn.get("tool_calls") or ())]
     for _ in range(rng.between(1, 3)):
         rng.choice(objects)[rng.choice(_UNKNOWN_KEYS)] = _any_value(rng, 3)
@@ -175,10 +220,8 @@ def _any_value(rng: Rng, depth: int) -> Any:
     if kind == 8:
         count = rng.between(1, 4)
         return {rng.choice(_UNKNOWN_KEYS): _any_value(rng, depth - 1) for _ in range(count)}
-    whole = rng.bits(80)
-    small = -rng.below(100)
-    share = round(rng.random(), 4)
-    return (None, True, whole, small, share, 1.0, f"“{rng.bits(32):x}”")[kind]
+    numbers = (rng.bits(80), -rng.below(100), round(rng.random(), 4), 1.0)
+    return (None, True, *numbers, f"“{rng.bits(32):x}”")[kind]
 
 
 # Records of later schema versions. What a version expects is read from its `Schema`: whether
@@ -199,7 +242,7 @@ _SHOTS = "Answer like this.\n\nQuestion: 1 + 1?\nAnswer: 2\n\nQuestion: {}\nAnsw
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A record as composed, in the oldest version, with what is needed to write it."""
+    """A record as composed, with what is needed to write it."""
 
     record: Record
     question: Question
@@ -212,55 +255,9 @@ class Answer(msgspec.Struct, frozen=True):
 
     def written(self) -> Record:
         """The record in its version, as its producer would write it; it may share values."""
-        record = self.record
-        schema = self.schema
         if not self.is_later:
-            return record
-        (attribution,) = record["answer_attribution"]
-        source = attribution["source"].replace(DEFAULT_SCHEMA.turns_field, schema.turns_field)
-        result = {
-            **record,
-            "schema_version": self._label(),
-            "input": self._input(),
-            "answer_attribution": [{**attribution, "source": source}],
-        }
-        if DEFAULT_SCHEMA.turns_field in record:
-            result[schema.turns_field] = result.pop(DEFAULT_SCHEMA.turns_field)
-        if schema.closed:
-            _close(result, schema)
-        nulls = True if "nulls" in self.author.habits else None
-        written: Record = arranged(result, schema, nulls=nulls)
-        if record.get("sample_hash", _WRONG_HASH) != _WRONG_HASH:
-            recipe = [*RECIPES.values()][self.author.number % len(RECIPES)]
-            text = recipe(written["input"]["raw"], written["input"]["reference"])
-            written["sample_hash"] = sha256(text).hexdigest()
-        return written
-
-    def _label(self) -> str:
-        given: str = self.record["schema_version"]
-        if given != DEFAULT_SCHEMA.label:
-            return given  # it is wrong on purpose
-        labels = self.schema.labels
-        if "wrong labels" in self.author.habits:
-            labels = frozenset().union(*(schema.labels for schema in SCHEMAS.values())) - labels
-        return sorted(labels)[self.author.number % len(labels)]
-
-    def _input(self) -> Record:
-        """The question as this producer asks it, with one reference or several."""
-        task = self.question.task
-        habits = self.author.habits
-        result = dict(self.record["input"])
-        if task.choices and "indexed references" in habits:
-            result["reference"] = str("ABCD".index(task.reference))
-        elif task.also:
-            result["reference"] = [task.reference, task.also]
-        elif self.question.evaluation.world and len(task.raw) % 3 == 0:
-            result["reference"] = []
-        if "few-shot prompts" in habits:
-            result["raw"] = _SHOTS.format(task.raw)
-        elif "trailing white space" in habits:
-            result["raw"] += "\n"
-        return result
+            return self.record
+        return arranged(self.record, self.schema, nulls="nulls" in self.author.habits or None)
 
     def line(self) -> bytes:
         return self.author.spelling.line(self.written())
@@ -279,15 +276,15 @@ class Answer(msgspec.Struct, frozen=True):
         """
         record = self.written()
         if self.is_later:
-            without: Record = arranged(record, self.schema, nulls=False)
+            without = arranged(record, self.schema, nulls=False)
             return without if without != record else arranged(record, self.schema, nulls=True)
         copy = {
             key: value for key, value in record.items() if value is not None or key not in _NULLABLE
         }
         if copy == record:
             copy = dict.fromkeys(_NULLABLE) | record
-        sample_hash = self.question.sample_hash
-        if copy.setdefault("sample_hash", sample_hash) == record.get("sample_hash") == sample_hash:
+        computed = _hash_of(record["input"], self.author)
+        if copy.setdefault("sample_hash", computed) == record.get("sample_hash") == computed:
             del copy["sample_hash"]
         return copy
 
@@ -303,7 +300,7 @@ class Answer(msgspec.Struct, frozen=True):
             if record["interaction_type"] == "single_turn":
                 record["output"]["raw"] = reply.text
             else:
-                record["interactions"][-1]["content"] = reply.text
+                record[self.schema.turns_field][-1]["content"] = reply.text
         record["evaluation"] |= {"score": score, "is_correct": correct}
         return replace(self, record=record)
 
@@ -316,7 +313,7 @@ class Answer(msgspec.Struct, frozen=True):
         record = self.record
         for epoch in range(1, epochs + 1):
             if epoch > 1:
-                record = compose(rng, self.author, self.question)
+                record = compose(rng, self.question, self.author, self.schema).record
             if epochs > 1:
                 record["metadata"] = {**(record.get("metadata") or {}), "epoch": epoch}
             for number, (metric, highest) in enumerate(metrics.items()):
@@ -337,35 +334,12 @@ def _further_verdict(rng: Rng, first: Record, highest: float) -> Record:
     return {**first, "score": score, "is_correct": score >= (highest or 1) / 2}
 
 
-def _close(record: Record, schema: Schema) -> None:
-    """Move unknown keys to `metadata`, which has only text."""
-    unknown = {key: record.pop(key) for key in list(record) if key not in schema.shape.fields}
-    if unknown or record.get("metadata"):
-        record["metadata"] = _texts({**unknown, **record.get("metadata", {})})
-
-
-def _texts(values: Record) -> dict[str, str]:
-    return {
-        key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()
-    }
-
-
-# What becomes of known fields in versions without unknown keys, and in the others.
-_CLOSED: Mapping[str, Callable[[Any], Any]] = {
-    "sample_id": str,
-    "score": lambda score: float(score) if isinstance(score, bool) else score,
-    "arguments": _texts,
-}
-_OPEN: Mapping[str, Callable[[Any], Any]] = {"tool_call_id": lambda called: called}
-
-
-def arranged(record: Record, schema: Schema, *, nulls: bool | None = None) -> Any:
-    """Put known keys into the order of the schema, unknown ones after them.
+def arranged(record: Record, schema: Schema, *, nulls: bool | None = None) -> Record:
+    """Put known keys into the order of the schema, unknown ones after them or into `metadata`.
 
     A text becomes a list where the schema has one. `nulls` says whether a null is written where it
     means the same as absence; by default it stays.
     """
-    changes = _CLOSED if schema.closed else _OPEN
 
     def arrange(value: Any, shape: Shape) -> Any:
         if isinstance(value, list):
@@ -378,10 +352,36 @@ def arranged(record: Record, schema: Schema, *, nulls: bool | None = None) -> An
                     result[key] = None
             elif field.shape:
                 result[key] = arrange(child, field.shape)
-            elif key in changes:
-                result[key] = changes[key](child)
+            elif schema.closed and key in _CLOSED:
+                result[key] = _CLOSED[key](child)
+            elif field.is_list and isinstance(child, str):
+                result[key] = child if key == "tool_call_id" and not schema.closed else [child]
             else:
-                result[key] = [child] if field.is_list and isinstance(child, str) else child
+                result[key] = child
         return result | {key: child for key, child in value.items() if key not in shape.fields}
 
-    return arrange(record, schema.shape)
+    arranged: Record = arrange(_closed(record, schema) if schema.closed else record, schema.shape)
+    return arranged
+
+
+def _closed(record: Record, schema: Schema) -> Record:
+    """Move unknown keys to `metadata`, which has only text."""
+    known = dict(record)
+    unknown = {key: known.pop(key) for key in record if key not in schema.shape.fields}
+    if metadata := unknown | (known.get("metadata") or {}):
+        known["metadata"] = _texts(metadata)
+    return known
+
+
+def _texts(values: Record) -> dict[str, str]:
+    return {
+        key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()
+    }
+
+
+# What becomes of known fields in versions without unknown keys.
+_CLOSED: Mapping[str, Callable[[Any], Any]] = {
+    "sample_id": str,
+    "score": lambda score: float(score) if isinstance(score, bool) else score,
+    "arguments": _texts,
+}

@@ -7,7 +7,7 @@ misread. Scripts are tables of TOML files in `data/`; `scripts.toml` describes t
 common knowledge in our own words.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import compress
 from operator import add, floordiv, mul, sub, truediv
@@ -49,42 +49,41 @@ class Task(NamedTuple):
 
 
 def scripted(name: str, rng: Rng, number: int) -> Task:
-    """Make a task from the scripts of an evaluation.
+    """Make a task from the scripts of an evaluation."""
+    return _task(rng, _script(table(name), number))
+
+
+def _script(scripts: Facts, number: int) -> Facts:
+    """The script with a number.
 
     The tasks take turns, and so do the facts in each list of `turning`: all combinations differ.
     """
-    scripts = table(name)
     tasks = scripts["tasks"]
     turn, place = divmod(number, len(tasks))
-    script = {**scripts, **tasks[place]}
+    script: Facts = scripts | tasks[place]
     for items in scripts.get("turning", {}).values():
         script |= items[(turn + place) % len(items)]
-    return _task(rng, script)
+    return script
 
 
 def _task(rng: Rng, given: Facts) -> Task:
     """Draw the facts of a script."""
-    script = {**table("scripts"), **given}
+    script = table("scripts") | given
     _draw(rng, script["draw"], script)
     right = dict(script)
     _set_outcome(rng, "right", right)
     return Task(
-        raw=_fill(right["ask"], right),
-        reference=_fill(right["reference"], right),
+        raw=_filled("ask", right),
+        reference=_filled("reference", right),
         subject=right["subject"],
-        tags=[tag.format(**right) for tag in right["tags"]],
+        tags=_filled("tags", right).split(", "),
         answer=partial(_answer, script),
         choices=right.get("choices"),
-        also=right["also"].format(**right),
+        also=_filled("also", right),
     )
 
 
-def _fill(text: str, facts: Facts) -> str:
-    """Fill in the texts that a text names, and the facts that those name."""
-    return text.format(**facts).format(**facts)
-
-
-def _draw(rng: Rng, specs: Mapping[str, Any], facts: Facts) -> None:
+def _draw(rng: Rng, specs: Facts, facts: Facts) -> None:
     """Add facts by name, as `data/scripts.toml` describes them.
 
     A table in a list is a further list of facts.
@@ -92,11 +91,11 @@ def _draw(rng: Rng, specs: Mapping[str, Any], facts: Facts) -> None:
     for names, given in specs.items():
         spec = facts.get(given, given) if isinstance(given, str) else given
         if isinstance(spec, dict):
-            lines = [line.format(**facts) for line in spec["lines"]]
+            lines = [line.format_map(facts) for line in spec["lines"]]
             after = spec.get("after", "\t")
             facts[names] = "\n".join(sorted(lines, key=lambda line: line.rpartition(after)[2]))
         elif not isinstance(spec, list):
-            facts[names] = _computed(spec, facts)
+            facts[names] = _filled(spec, facts)
         else:
             _draw_from(rng, spec, names, facts)
 
@@ -106,8 +105,8 @@ def _draw_from(rng: Rng, items: Sequence[Any], names: str, facts: Facts) -> None
     if isinstance(items[0], int):
         first, last, *step = items
         items = range(first, last + 1, *step)
-    if " " in names:
-        wanted = names.replace("<", "").split()
+    wanted = names.replace("<", "").split()
+    if len(wanted) > 1:
         drawn = rng.shuffled(items)[: len(wanted)]
         facts.update(zip(wanted, sorted(drawn) if "<" in names else drawn, strict=False))
         return
@@ -118,16 +117,18 @@ def _draw_from(rng: Rng, items: Sequence[Any], names: str, facts: Facts) -> None
         facts[names] = item
 
 
-def _computed(spec: Any, facts: Facts) -> Any:
-    """The result of a formula, which begins with `=`; a text with its facts; or a number.
+def _filled(given: Any, facts: Facts) -> Any:
+    """A text, given or by name, with the texts that it names, and the facts that those name.
 
-    Of a table, those of its values.
+    One that begins with `=` is a formula: its result. Of a table, those of its values.
     """
-    if isinstance(spec, dict):
-        return {key: _computed(value, facts) for key, value in spec.items()}
+    if isinstance(given, dict):
+        return {key: _filled(value, facts) for key, value in given.items()}
+    spec = facts.get(given, given)
     if not isinstance(spec, str):
         return spec
-    return _step(spec[2:], facts)[-1] if spec.startswith("= ") else spec.format(**facts)
+    text = spec.format_map(facts).format_map(facts)
+    return _result(text[2:]) if text.startswith("= ") else text
 
 
 def _set_outcome(rng: Rng, outcome: str, facts: Facts) -> None:
@@ -146,96 +147,72 @@ def _answer(script: Facts, rng: Rng, ability: float, style: int) -> Reply:
     successes = [rng.chance(ability) for _ in points]
     count = sum(successes)
     facts["made"] = list(compress(points, successes))
-    pairs = zip(facts["said"], successes, strict=False)
-    facts["said"] = [said[success] for said, success in pairs]
+    facts["said"] = [said[success] for said, success in zip(facts["said"], successes, strict=False)]
     facts["ending"] = facts["endings"][style]
     _set_outcome(rng, facts["scale"][count], facts)
-    turns = [
-        {"role": role, "content": _fill(text, facts)}
-        for role, text in zip(facts["roles"], facts["turns"], strict=False)
-    ]
+    turns = [{"role": role, "content": _filled(text, facts)} for role, text in facts["turns"]]
     for step in facts["steps"]:
         is_allowed = facts["outcome"] in step.get("when", facts["outcome"])
         if is_allowed and ("chance" not in step or rng.chance(step["chance"])):
             turns += _turns(rng, step, style, facts)
             if not count and "mistakes" in step:
                 _set_outcome(rng, rng.choice(step["mistakes"]), facts)
-    if "value" in facts:
-        facts["value"] = _fill(facts["value"], facts)
-    facts["told"] = _fill(facts["tell"], facts)
-    text = facts["styles"][style].format(**facts)
-    reasoning = facts["think"].format(**facts)
+    facts["told"] = _filled("tell", facts)
+    text = facts["styles"][style].format_map(facts)
+    reasoning = _filled("think", facts)
     return Reply(text, facts.get("value", text), count / len(points), reasoning, turns)
 
 
 def _turns(rng: Rng, step: Facts, style: int, facts: Facts) -> list[Record]:
     """The turns of a step: calls of tools, which may fail the first time, and their outputs."""
-    comment = step.get("comment", "") if style or "always" in step else ""
-    turns = _calls(rng, step, comment, facts)
-    if "fails" in step and rng.chance(step["fails"]):
-        turns[-1]["content"] = step["error"].format(**facts)
-        if "retry" not in step:
-            _set_outcome(rng, "gives up", facts)
-            return turns
-        turns += _calls(rng, step, step["retry"], facts)
-    _draw(rng, step.get("draw", {}), facts)
-    if turns:
-        turns[-1]["content"] = step["output"].format(**facts)
+    comment = step.get("always") or (step.get("comment") if style else None)
+    calls = [{"id": f"call_{rng.bits(48):012x}", **_filled(call, facts)} for call in step["calls"]]
+    turn = {"role": "assistant", "tool_calls": calls}
+    if comment:
+        turn["content"] = comment.format_map(facts)
+    fails = step.get("fails") and rng.chance(step["fails"])
+    if not fails:
+        _draw(rng, step.get("draw", {}), facts)
+    output = step["error" if fails else "output"].format_map(facts)
+    ids = [call["id"] for call in calls]
+    called = ids[0] if len(ids) == 1 else ids
+    turns = [turn, {"role": "tool", "content": output, "tool_call_id": called}]
+    if fails and "retry" in step:
+        turns += _turns(rng, step | step["retry"], style, facts)
+    elif fails:
+        _set_outcome(rng, "gives up", facts)
     return turns
 
 
-def _calls(rng: Rng, step: Facts, comment: str, facts: Facts) -> list[Record]:
-    """A turn with the calls of a step, if it has any, and a turn for what the tools return."""
-    calls = [
-        {"id": f"call_{rng.bits(48):012x}", **_computed(call, facts)}
-        for call in step.get("calls", ())
-    ]
-    if not calls:
-        return []
-    turn = {"role": "assistant", "tool_calls": calls}
-    if comment:
-        turn["content"] = comment.format(**facts)
-    ids = [call["id"] for call in calls]
-    called = ids[0] if len(ids) == 1 else ids
-    return [turn, {"role": "tool", "content": "", "tool_call_id": called}]
-
-
-# Questions about facts with four choices. Wrong choices are values of similar rows of the same
-# table.
-
-_CELLS = ("key", "value")
-_NEAR = 6  # wrong choices come from so many rows before and after a row
+# Questions about facts with four choices. Wrong choices come from similar rows of the same table.
 
 
 @cache
 def facts_with_choices() -> Sequence[Facts]:
-    """The questions of all tables; the topics take turns.
+    """The questions of all tables; the topics take turns."""
+    facts = table("facts")
+    topics = facts["topics"].items()
+    return in_turn(_questions({**facts, **topic, "topic": name}) for name, topic in topics)
+
+
+def _questions(topic: Facts) -> list[Facts]:
+    """Make a script for each row of a topic, and again for each cell that is asked for.
 
     `others` are answers that are plausible and wrong, and `lures` has the wrong one that most would
-    choose, if there is one. `tell` is a sentence with `{chosen}` in place of the answer.
+    choose, if there is one.
     """
-    return in_turn(_topic(name, texts) for name, texts in table("facts")["topics"].items())
-
-
-def _topic(name: str, texts: Facts) -> list[Facts]:
-    """Make the questions for values, followed by those for keys."""
-    rows = rows_of(texts["rows"])
+    rows = [
+        {"key": key, "fact": fact, "lures": lures} for key, fact, *lures in rows_of(topic["rows"])
+    ]
     questions = []
-    for asked, pattern in zip((1, 0), texts["asks"], strict=False):
+    for asked, question in topic["asks"].items():
         for number, row in enumerate(rows):
-            key, value, *lures = row
-            near = rows[max(0, number - _NEAR) : number + _NEAR + 1]
-            shown = {"key": key, "value": value}
-            fact = {
-                "topic": name,
-                "subject": texts["subject"],
-                "question": pattern.format(**shown),
-                "answer": row[asked],
-                "others": [other[asked] for other in near if other is not row],
-                "lures": lures if asked else [],
-                "tell": texts["state"].format(**shown | {_CELLS[asked]: "{chosen}"}),
-            }
-            questions.append(fact)
+            near = rows[max(0, number - topic["near"]) : number + topic["near"] + 1]
+            others = [other[asked] for other in near if other is not row]
+            about = {"question": question, "asked": asked, "answer": row[asked], "others": others}
+            if asked == "key":
+                about["lures"] = []
+            questions.append({**topic, **row, **about})
     return questions
 
 
@@ -245,7 +222,7 @@ def trivia(rng: Rng, number: int) -> Task:
     known = [fact["answer"], *fact["lures"]]
     others = [other for other in rng.shuffled(fact["others"]) if other not in known]
     choices = rng.shuffled([*known, *others][:4])
-    return _task(rng, {**table("facts"), **fact, "choices": choices})
+    return _task(rng, {**fact, "choices": choices})
 
 
 def _choose(rng: Rng, facts: Facts) -> None:
@@ -261,7 +238,8 @@ def _choose(rng: Rng, facts: Facts) -> None:
         else:
             chosen = rng.choice([choice for choice in choices if choice != chosen])
     letter = "ABCD"[choices.index(chosen)]
-    facts |= {"chosen": chosen, "value": letter, "doubt": choices[chosen == choices[0]]}
+    doubt = choices[chosen == choices[0]]
+    facts |= {facts["asked"]: chosen, "chosen": chosen, "value": letter, "doubt": doubt}
 
 
 # Word problems: numbers are drawn, the result follows from them, and answers show the steps. A
@@ -277,15 +255,13 @@ _OPERATIONS = {
 }
 _CONFUSED = str.maketrans("+−×÷", "×++×")  # the operation that a model takes by mistake
 _LATEX = str.maketrans({"×": r"\times", "÷": r"\div", "−": "-"})
-_Solution = tuple[list[str], float]
 
 
 def problem(rng: Rng, number: int, language: str = "en") -> Task:
     """Make a word problem in a language; the kinds take turns."""
     problems = table("problems")
-    texts = problems["texts"][language]
-    task = texts["tasks"][number % len(texts["tasks"])]
-    return _task(rng, {**problems, **texts, **problems["kinds"][task["kind"]], **task})
+    script = _script(problems | problems["texts"][language], number)
+    return _task(rng, script | problems["kinds"][script["kind"]])
 
 
 def _calculate(rng: Rng, facts: Facts) -> None:
@@ -294,7 +270,7 @@ def _calculate(rng: Rng, facts: Facts) -> None:
     steps, value = _solve(formulas, facts)
     if facts["outcome"] == "wrong":
         right = value
-        steps, value = _miscalculated(rng, facts)
+        steps, value = _solve(*_mistaken(rng, facts))
         if value == right:  # such as 2 + 2 instead of 2 × 2
             steps, value = _solve(formulas, facts, len(formulas) - 1)
     facts |= {
@@ -305,41 +281,42 @@ def _calculate(rng: Rng, facts: Facts) -> None:
     }
 
 
-def _miscalculated(rng: Rng, facts: Facts) -> _Solution:
+def _mistaken(rng: Rng, facts: Facts) -> tuple[list[str], Facts, int]:
+    """Arguments of `_solve`: formulas with a mistake, or right ones and the place of a slip."""
     formulas = list(facts["formulas"])
     if "unconverted" in facts and rng.chance(0.5):
-        return _solve(facts["unconverted"], facts)
+        return facts["unconverted"], facts, -1
     if rng.chance(0.2):
-        return _solve(formulas[:-1], facts)
+        return formulas[:-1], facts, -1
     is_confused = rng.chance(0.3)
     place = rng.below(len(formulas))
-    if not is_confused:
-        return _solve(formulas, facts, place)
-    formulas[place] = formulas[place].translate(_CONFUSED)
-    return _solve(formulas, facts)
+    if is_confused:
+        formulas[place] = formulas[place].translate(_CONFUSED)
+        place = -1
+    return formulas, facts, place
 
 
-def _solve(formulas: Sequence[str], facts: Facts, slip: int = -1) -> _Solution:
+def _solve(formulas: Sequence[str], facts: Facts, slip: int = -1) -> tuple[list[str], float]:
     """Compute the steps, with a slip in one of them; return them as text, and the result."""
     steps = []
     for place, formula in enumerate(formulas):
-        left, operation, right, value = _step(formula, facts)
+        step = formula.format_map(facts)
+        left, operation, right = step.split()
+        value = _result(step)
         if place == slip:
             # As people make it, too: one row off in the times table, or a lost carry.
-            error = right if operation == "×" else 10 if value > 40 else 1
-            value += error if left % 2 else -error
-        steps.append(f"{left} {operation} {right} = {value}")
+            error = int(right) if operation == "×" else 10 if value > 40 else 1
+            value += error if float(left) % 2 else -error
+        steps.append(f"{step} = {value}")
         facts[f"s{place + 1}"] = value
     return steps, value
 
 
-def _step(formula: str, numbers: Facts) -> tuple[float, str, float, float]:
-    """Compute `left operation right`, in which names stand for numbers; return all four."""
-    first, operation, second = formula.split()
-    left, right = (numbers[name] if name in numbers else int(name) for name in (first, second))
-    value = _OPERATIONS[operation](left, right)
-    # An integer is written without a point.
-    return left, operation, right, int(value) if value == int(value) else round(value, 3)
+def _result(step: str) -> float:
+    """The result of an operation on two numbers, such as `3 × 4`."""
+    left, operation, right = step.split()
+    value = _OPERATIONS[operation](float(left), float(right))
+    return int(value) if value.is_integer() else round(value, 3)  # an integer has no point
 
 
 # Questions in eight languages: word problems, and capitals with short answers.
@@ -349,12 +326,10 @@ def tongue(rng: Rng, number: int) -> Task:
     """Make a question in another language; after the last capital, all are word problems."""
     scripts = table("tongues")
     turn, place = divmod(number, len(scripts["tasks"]))
-    script = {**scripts, **scripts["tasks"][place]}
+    script = _script(scripts, place)
+    capitals = _questions(script)
     # Every language begins with one or the other kind, so that the first few questions show both.
     nth, is_problem = divmod(turn + place % 2, 2)
-    rows = rows_of(script["rows"])
-    if is_problem or nth >= len(rows):
+    if is_problem or nth >= len(capitals):
         return problem(rng, turn, script["language"])
-    country, capital = rows[nth]
-    others = [city for _, city in rows if city != capital]
-    return _task(rng, {**script, "country": country, "value": capital, "others": others})
+    return _task(rng, capitals[nth])

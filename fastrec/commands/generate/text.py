@@ -35,7 +35,7 @@ def in_turn(lists: Iterable[Sequence[T]]) -> Sequence[T]:
     return [item for turn in zip_longest(*lists) for item in turn if item]
 
 
-class Rng:
+class Rng(Random):
     """A seeded generator on `random()` and `getrandbits()`, whose algorithm never changed.
 
     `randrange`, `choice`, `shuffle` and `sample` have changed between Python versions, and `gauss`
@@ -43,12 +43,7 @@ class Rng:
     everywhere.
     """
 
-    __slots__ = ("bits", "random")
-
-    def __init__(self, seed: int) -> None:
-        source = Random(seed)
-        self.random = source.random
-        self.bits = source.getrandbits
+    bits = Random.getrandbits
 
     def below(self, stop: int) -> int:
         """An integer in `[0, stop)`."""
@@ -58,7 +53,7 @@ class Rng:
         """An integer in `[low, high]`, a multiple of `step` above `low`."""
         return self.choice(range(low, high + 1, step))
 
-    def choice(self, items: Sequence[T]) -> T:
+    def choice(self, items: Sequence[T]) -> T:  # type: ignore[override]
         return items[self.below(len(items))]
 
     def skewed_choice(self, items: Sequence[T]) -> T:
@@ -106,14 +101,14 @@ def phrase_tables(seed: int) -> PhraseTables:
     defaults, latin, log, *world = table("words").values()
     rng = Rng(seed + (1 << 64))  # independent of the generator that the lines of this seed use
 
-    def phrases(given: dict[str, Any], count: int) -> PhraseTable:
+    def phrases(given: dict[str, Any]) -> PhraseTable:
         script = {**defaults, **given, "words": given["words"].split()}
         # One slot for every value of two bytes: repeating the phrases saves a modulo for each.
-        distinct = [_phrase(rng, script) for _ in range(count)]
-        return PhraseTable(distinct * (65536 // count), script["glue"])
+        distinct = [_phrase(rng, script) for _ in range(65536 // script["repeats"])]
+        return PhraseTable(distinct * script["repeats"], script["glue"])
 
-    topics = [phrases(latin, 16384), phrases(latin, 16384)]
-    return PhraseTables(topics, [phrases(script, 1024) for script in world], phrases(log, 16384))
+    topics = [phrases(latin), phrases(latin)]
+    return PhraseTables(topics, list(map(phrases, world)), phrases(log))
 
 
 def _phrase(rng: Rng, script: dict[str, Any]) -> str:
