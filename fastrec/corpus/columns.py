@@ -43,7 +43,7 @@ from fastrec.sources.formats import COLUMNS_MAGIC
 from fastrec.sources.shard import ListedFile, Shard
 from fastrec.storage import file_in, join, parent_of, storage_of
 from fastrec.storage.base import EndsEarlyError
-from fastrec.summary.rows import USUAL_TYPE, from_portable
+from fastrec.summary.rows import USUAL_TYPE, columns_of, from_portable
 from fastrec.summary.rows import Column as RowColumn
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class ColumnsBuilder:
             arrays["sample_id"].extend(repeat(codes["sample_id"][keys.sample_ids[first]], number))
         arrays["bytes"] += array("Q", sizes)
         arrays["fingerprint"] += array("Q", fingerprints)
-        by_row = list(zip(*rows, strict=True))
+        by_row = columns_of(rows)
         columns: dict[str, Sequence[Any]] = {"model": keys.models, "run": keys.evaluation_ids}
         columns |= {name: by_row[place] for name, place in ROW_COLUMNS.items()}
         for name, values in columns.items():
@@ -242,7 +242,7 @@ class ColumnsBuilder:
                 self._arrays[name].frombytes(bytes(8 * len(usages)))
             return
         known = [usage or _NO_TOKENS for usage in usages]
-        for name, values in zip(TOKENS, zip(*known, strict=True), strict=True):
+        for name, values in zip(TOKENS, columns_of(known), strict=True):
             self._add_numbers(name, values)
 
     def _add_numbers(self, name: str, values: Sequence[Any]) -> None:
