@@ -189,11 +189,11 @@ class Renamer:
         changes = self._known.get(names)
         if changes is None:
             variant = str(getattr(record, METRIC, "")).partition(":")[2]
-            found = (
+            renamed = (
                 (field, self._new_name(field, name, variant))
                 for field, name in zip(self._fields, names, strict=True)
             )
-            changes = [(field, *new) for field, new in found if new]
+            changes = [(field, *new) for field, new in renamed if new]
             if len(self._known) < _MOST_NAMES:
                 self._known[names] = changes
         return changes
@@ -311,10 +311,10 @@ class Labeller:
         names = (record.evaluation_name, record.model_id)
         hashed = record.sample_hash
         get = self._by_name.get
-        found = list(get((*names, f"id {record.sample_id}"), ()))
+        numbers = list(get((*names, f"id {record.sample_id}"), ()))
         for length in self._lengths:
-            found += get((*names, hashed[:length]), ())
-        return found or None
+            numbers += get((*names, hashed[:length]), ())
+        return numbers or None
 
     def _about(self, numbers: list[int], value: dict[str, Any]) -> list[int]:
         return sorted(number for number in numbers if _is_about(self.labels[number], value))
@@ -391,7 +391,7 @@ def label_counts(file: GivenFile, counts: Counter[Any]) -> tuple[LabelCounts, li
         records[number].add(record)
     changed = {record for _, is_changed, record in counts if is_changed}
     unmatched = sorted(last - records.keys())
-    several = sorted(number for number, found in records.items() if len(found) > 1)
+    several = sorted(number for number, places in records.items() if len(places) > 1)
     notices = [
         f"{file}: {counted(len(numbers), 'label')} {what}: line {listed([*map(str, numbers)])}"
         for numbers, what in (

@@ -297,8 +297,8 @@ def _why_refused(context: RunContext, parts: Sequence[PartFile], counts: LineCou
         if records:
             return f"it has no records, and would replace a corpus with {records:,}"
     if context.options.check_secrets:
-        found = sorted(context.engine.run(search_part, map(ChosenTask, parts)))
-        if fields := list_secrets(groups for _, groups in found):
+        credentials = sorted(context.engine.run(search_part, map(ChosenTask, parts)))
+        if fields := list_secrets(groups for _, groups in credentials):
             return f"metadata have what looks like credentials: {'; '.join(fields)}"
     return None
 

@@ -68,10 +68,10 @@ def find_records(
         raise _these_are_logs(next(iter(logs.values())), named or paths)
     others = _logs_beside(paths, {shard.path for shard in shards})
     if logs or others:
-        found = [*logs, *others]
+        unread = [*logs, *others]
         notices.append(
-            f"{counted(len(found), 'file')} not read, logs of a harness: "
-            f"{listed([*map(shown, found)], 3)}; "
+            f"{counted(len(unread), 'file')} not read, logs of a harness: "
+            f"{listed([*map(shown, unread)], 3)}; "
             f"for them: fastrec import {arguments(paths)} -o records"
         )
     return [shard for shard in shards if shard.path not in logs], notices

@@ -118,10 +118,10 @@ def _why_damaged(kept: Kept, engine: Engine, *, by_content: bool) -> str | None:
         checked = engine.run(is_unchanged, kept.files)
         changed = [kept.files[number] for number, is_same in checked if not is_same]
     else:
-        found = signatures_of([file.path for file in kept.files], engine)
+        signatures = signatures_of([file.path for file in kept.files], engine)
         changed = [
             file
-            for file, signature in zip(kept.files, found, strict=True)
+            for file, signature in zip(kept.files, signatures, strict=True)
             if file.signature != signature
         ]
     if not changed:
@@ -149,13 +149,13 @@ def signatures_of(paths: Sequence[str], engine: Engine) -> list[str]:
 
 
 def _signatures(paths: Sequence[str]) -> list[str]:
-    found = []
+    signatures = []
     for path in paths:
         try:
-            found.append(storage_of(path).signature(path))
+            signatures.append(storage_of(path).signature(path))
         except OSError:
-            found.append("")
-    return found
+            signatures.append("")
+    return signatures
 
 
 _Layout = tuple[tuple[int, int], ...]  # ranges of a file: start and size
@@ -259,9 +259,9 @@ def _proofs(
     unsure: list[tuple[int, str, _Layout]] = []
     for number, shard in enumerate(shards):
         like = likeness(shard.signature)
-        found = layouts[like] if shard.signature else ()
-        ours[number] = [(like, ()) for layout in found if not layout]
-        unsure += [(number, like, layout) for layout in found if layout]
+        alike = layouts[like] if shard.signature else ()
+        ours[number] = [(like, ()) for layout in alike if not layout]
+        unsure += [(number, like, layout) for layout in alike if layout]
     tasks = [(shards[number].path, layout) for number, _, layout in unsure]
     for at, hashed in engine.run(_hash_ranges, tasks):
         number, like, _ = unsure[at]

@@ -106,13 +106,13 @@ def _find_copies(
     pieces = [counts for counts in sorted_shards.pieces() if counts.first]
     copies = {}
     for number, (low, high) in enumerate(plan.ranges):
-        found = [
+        inside = [
             counts
             for counts in pieces
             if (not high or counts.first < high) and (not low or counts.last >= low)
         ]
-        if len(found) == 1 and not found[0].filtered:
-            [only] = found  # a part of a trusted corpus is one piece
+        if len(inside) == 1 and not inside[0].filtered:
+            [only] = inside  # a part of a trusted corpus is one piece
             shard = shards[only.piece.shard]
             is_whole = (not low or low <= only.first) and (not high or only.last < high)
             if shard.compression == wanted and is_whole:
@@ -219,11 +219,11 @@ class _PartsMaker(msgspec.Struct, frozen=True):
                 number: Superseded(others.runs, slices_of(census.superseded, *ranges[number]))
                 for number, others in superseded.items()
             }
-            made = self._make(superseded, parts, known=2)
-            if made != parts:
-                made, counted = self._count_census(made, None)
+            again = self._make(superseded, parts, known=2)
+            if again != parts:
+                again, counted = self._count_census(again, None)
                 census.questions = counted.questions
-            parts = made
+            parts = again
         census.same_run = same_run
         return parts, census
 
@@ -304,15 +304,15 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             number: tuple(_hash_of_superseded(slices, *ranges[number]) for slices in others)
             for number, others in superseded.items()
         }
-        made = {
+        done = {
             number: part
             for number, part in parts.items()
             if part.superseded[:known] == hashes[number][:known]
         }
-        wanted = [number for number in superseded if number not in made]
+        wanted = [number for number in superseded if number not in done]
         reused = self._reuse(wanted, hashes)
-        made |= reused
-        left = [number for number in wanted if number not in made]
+        done |= reused
+        left = [number for number in wanted if number not in done]
         # The largest parts come first, so that all workers end at about the same time. With many
         # parts, they do anyway, and runs are read from front to back. Those of large inputs are
         # read ahead in that order.
@@ -327,13 +327,13 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             context.output.check()
             self._sync(part)  # meanwhile, workers make other parts
             context.journal.add(part)
-            made[part.number] = self._held(part)
+            done[part.number] = self._held(part)
             text += part.written.text_bytes
             count += 1
             # Runs still have duplicates; parts are alike.
             context.progress.expect(text * len(wanted) // count)
             context.progress.advance(part.written.text_bytes, part.records, 0)
-        return dict(sorted(made.items()))
+        return dict(sorted(done.items()))
 
     def _reuse(
         self, wanted: Sequence[int], hashes: Mapping[int, tuple[str, ...]]
@@ -347,9 +347,9 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             for number in wanted
         }
         paths = {key: context.part_path(number) for key, number in fingerprints.items()}
-        found = find_parts(context.journal.entries, paths, context.engine)
+        known_parts = find_parts(context.journal.entries, paths, context.engine)
         reused = {}
-        for key, part in found.items():
+        for key, part in known_parts.items():
             number = fingerprints[key]
             self._sync(part)
             context.journal.add(part)  # another run may have made it

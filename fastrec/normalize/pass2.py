@@ -540,14 +540,14 @@ def _read_locations(path: str) -> Locations:
 
     A worker reads it once.
     """
-    found: Locations = next(read_blocks(path))
-    return found
+    locations: Locations = next(read_blocks(path))
+    return locations
 
 
 def names_hash(locations: Locations, pieces: Iterable[int]) -> str:
     """A fingerprint of what some pieces are called, and of their order."""
-    found = [(locations[number], number) for number in pieces if number in locations]
-    names = [(name, base, number) for (_, name, base), number in sorted(found)]
+    located = [(locations[number], number) for number in pieces if number in locations]
+    names = [(name, base, number) for (_, name, base), number in sorted(located)]
     return xxh3_128_hexdigest(msgspec.msgpack.encode(names))
 
 

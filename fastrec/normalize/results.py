@@ -335,10 +335,10 @@ def _read_statistics(wanted: Iterable[tuple[str, frozenset[int]]]) -> LineStatis
     """
     total = LineStatistics()
     for path, numbers in wanted:
-        for number, found in read_blocks(path):
+        for number, statistics in read_blocks(path):
             if number in numbers:
                 total += msgspec.convert(
-                    found, LineStatistics, dec_hook=lambda counter, counts: counter(counts)
+                    statistics, LineStatistics, dec_hook=lambda counter, counts: counter(counts)
                 )
     total.versions = +total.versions  # without versions that were only tried
     return total

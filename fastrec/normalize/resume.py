@@ -195,7 +195,7 @@ def find_reusable(
         next_task=max((task.task + 1 for task in done), default=0),
         next_piece=max((number + 1 for task in done for number in task.numbers), default=0),
     )
-    found = {}
+    finished = {}
     for number, unchanged in sorted(engine.run(_task_unchanged, claims)):
         task = wanted[number]
         first = task.pieces[0].piece
@@ -206,15 +206,15 @@ def find_reusable(
             ranges = [_range(counts.piece) for counts in task.pieces]
             if reusable.covered.isdisjoint(ranges):
                 reusable.covered.update(ranges)
-                found[task.task] = _attached(task, [slices[range_][0] for range_ in ranges])
+                finished[task.task] = _attached(task, [slices[range_][0] for range_ in ranges])
     merged, lost = _without_merged(
-        merged, {task for merge in merged for task in merge.tasks} - found.keys()
+        merged, {task for merge in merged for task in merge.tasks} - finished.keys()
     )
-    for number in lost & found.keys():
+    for number in lost & finished.keys():
         reusable.covered.difference_update(
-            _range(counts.piece) for counts in found.pop(number).pieces
+            _range(counts.piece) for counts in finished.pop(number).pieces
         )
-    reusable.tasks = list(found.values())
+    reusable.tasks = list(finished.values())
     reusable.merged = merged
     return reusable
 

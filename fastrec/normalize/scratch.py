@@ -53,5 +53,5 @@ def scratch_corpus(
     if options.work_dir:
         Path(options.work_dir).mkdir(parents=True, exist_ok=True)
     with scratch_output(options.work_dir) as output:
-        made = run_passes(shards, options, output, progress=progress, notice=notice)
-        yield ScratchCorpus(str(output.staging), made.manifest, made.summary)
+        corpus = run_passes(shards, options, output, progress=progress, notice=notice)
+        yield ScratchCorpus(str(output.staging), corpus.manifest, corpus.summary)
