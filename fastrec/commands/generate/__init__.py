@@ -184,7 +184,7 @@ class _Source:
 FRAME_BYTES = 4 << 20
 _COMPRESSORS: Mapping[str, Callable[[bytes], bytes]] = {
     "none": bytes,
-    "zst": zstandard.ZstdCompressor(level=3, write_checksum=True).compress,
+    "zst": lambda text: zstandard.ZstdCompressor(level=3, write_checksum=True).compress(text),
     # Level 1 is three times as fast as 6.
     "gz": partial(gzip.compress, compresslevel=1, mtime=0),
 }

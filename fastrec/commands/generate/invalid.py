@@ -44,7 +44,9 @@ class Change(NamedTuple):
 
     def fits(self, schema: Schema) -> bool:
         """Whether the change makes an invalid record of a version; the oldest has its own table."""
-        return not self.versions or schema.name in table("invalid")["versions"][self.versions]
+        has_metrics = "evaluation_result_id" in schema.shape.fields
+        fitting = {"open": not schema.closed, "closed": schema.closed, "metrics": has_metrics}
+        return fitting.get(self.versions, True)
 
     def line(self, answer: Answer) -> bytes:
         """Change the record of an answer, and write it."""

@@ -35,7 +35,7 @@ def in_turn(lists: Iterable[Sequence[T]]) -> Sequence[T]:
     return [item for turn in zip_longest(*lists) for item in turn if item]
 
 
-class Rng(Random):
+class Rng:
     """A seeded generator on `random()` and `getrandbits()`, whose algorithm never changed.
 
     `randrange`, `choice`, `shuffle` and `sample` have changed between Python versions, and `gauss`
@@ -43,7 +43,12 @@ class Rng(Random):
     everywhere.
     """
 
-    bits = Random.getrandbits
+    __slots__ = ("bits", "random")
+
+    def __init__(self, seed: int) -> None:
+        source = Random(seed)
+        self.random = source.random
+        self.bits = source.getrandbits
 
     def below(self, stop: int) -> int:
         """An integer in `[0, stop)`."""
@@ -53,7 +58,7 @@ class Rng(Random):
         """An integer in `[low, high]`, a multiple of `step` above `low`."""
         return self.choice(range(low, high + 1, step))
 
-    def choice(self, items: Sequence[T]) -> T:  # type: ignore[override]
+    def choice(self, items: Sequence[T]) -> T:
         return items[self.below(len(items))]
 
     def skewed_choice(self, items: Sequence[T]) -> T:
