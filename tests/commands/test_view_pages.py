@@ -29,6 +29,7 @@ from tests.commands.viewing import (
     plain_records,
     serving,
 )
+from tests.samples import question, sample
 
 LONG = "m" * 3_000
 
@@ -198,6 +199,16 @@ def test_groups(client: Client, corpus: Path) -> None:
     assert any(f"metadata.subject= {MARKUP}" in title for title in titles)
     assert "clusters of questions with the same metadata.subject" in page
     assert "up to" in client.page("/group?by=response.characters:2")
+
+
+def test_an_empty_value_is_not_a_lacking_value(tmp_path: Path) -> None:
+    records = [
+        sample(sample_id=f"q{number}", input=question(number), metadata=metadata)
+        for number, metadata in enumerate([{"level": ""}, {"topic": "x"}, {"level": "high"}])
+    ]
+    with serving(make_corpus(tmp_path, records)) as opened:
+        page = Client(opened.address).page("/group?by=metadata.level")
+    assert re.findall('<th scope="col">arithmetic: ([^<]*)</th>', page) == ["–", "", "high"]
 
 
 def test_fields_that_no_record_has(client: Client) -> None:
