@@ -128,12 +128,8 @@ class KnownInputs:
             known = None
             start = find(lead, position, end) + skip
             if start < skip:  # lines without an input, such as blank ones, come in runs
-                next_lead = find(lead, end)
-                end = (
-                    data.rfind(b"\n", end, next_lead)
-                    if next_lead >= 0
-                    else size - data.endswith(b"\n")
-                )
+                after = find(lead, end)
+                end = data.rfind(b"\n", end, after) if after >= 0 else size - data.endswith(b"\n")
                 inputs += [None] * count_newlines(view[position:end])
             else:
                 # Shards of one evaluation often have their questions in the same order. A right

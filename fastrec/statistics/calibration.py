@@ -78,6 +78,6 @@ def calibrate(
 
 
 def _means(answers: Sequence[tuple[float, bool]]) -> tuple[float, float]:
-    return math.fsum(value for value, _ in answers) / len(answers), sum(
-        right for _, right in answers
-    ) / len(answers)
+    confidence = math.fsum(value for value, _ in answers) / len(answers)
+    accuracy = sum(right for _, right in answers) / len(answers)
+    return confidence, accuracy
