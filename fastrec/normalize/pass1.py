@@ -166,7 +166,11 @@ class SortTask(msgspec.Struct, frozen=True):
 
 @collector_off()
 def sort_pieces(task: SortTask) -> SortResult:
-    return _Sorter(task).run()
+    try:
+        return _Sorter(task).run()
+    except BaseException:  # its traceback may hold views of the buffer, which then cannot grow
+        release_buffer()
+        raise
 
 
 @lru_cache(maxsize=1)

@@ -36,6 +36,7 @@ from fastrec.normalize import driver
 from fastrec.normalize import run as module
 from fastrec.normalize.run import normalize
 from fastrec.progress import Progress
+from fastrec.sorting.files import ViewsWriter
 from fastrec.sources.formats import Format
 from tests.faults.injecting import Faults
 from tests.normalize.normalizing import Corpus, normalized, run_limited, write
@@ -453,6 +454,23 @@ def test_a_full_disk_publishes_nothing(name: str, shard: Path, tmp_path: Path) -
     assert ".fastrec-" in caught.value.filename
     assert not (tmp_path / "out").exists()
     assert sources(normalized(shard, tmp_path / "out")) == {"a": 5}
+
+
+def test_a_failed_run_leaves_room_for_the_next_one(
+    shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook keeps the last error, with all that its functions held."""
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ViewsWriter, "append", full)
+        with pytest.raises(OSError, match="No space left") as caught:
+            normalize(shard, tmp_path / "out")
+    write(shard, lines_of("more", 500))
+    assert sources(normalized(shard, tmp_path / "out")) == {"more": 500}
+    assert caught.tb
 
 
 def test_a_corpus_that_loses_a_line_is_not_published(
