@@ -237,15 +237,6 @@ class _Step:
         return part
 
 
-class _Batch(msgspec.Struct):
-    """Records that wait to be split and counted: many at a time take less time."""
-
-    keys: list[bytes] = []
-    rows: list[Any] = []
-    sizes: list[int] = []
-    fingerprints: list[int] = []
-
-
 class _PartWriter(_Step):
     """Writes the records that are left, counts them, and makes the part.
 
@@ -257,7 +248,8 @@ class _PartWriter(_Step):
         self._task = task
         self._columns = None if task.is_copy else ColumnsBuilder(task.schema_label)
         self._split = column_splitter(task.sort_fields)
-        self._batch = _Batch()
+        self._new_keys = KeyColumns()  # of records that wait to be tallied
+        self._new_rows: list[Any] = []
         self._keys = KeyColumns()
         self._outcomes: list[Outcome] = []
         self._counts = PartCounts()
@@ -282,15 +274,22 @@ class _PartWriter(_Step):
         window = records.window
         if not window.keys:
             return
-        batch = self._batch
-        batch.keys += window.keys
-        batch.rows += window.rows
-        batch.sizes += window.sizes
-        batch.fingerprints += window.fingerprints
+        keys = self._split(window.keys)
+        rows = window.rows
+        self._keys += keys
+        self._outcomes += map(outcome_of, rows)
         if self._columns:
+            self._columns.add(keys, rows, window.sizes, window.fingerprints)
             self._columns.add_metadata(window.texts)
-        if len(batch.keys) >= _BATCH:
-            self._count()
+        if self._task.grown:
+            new = [at for at, row in enumerate(rows) if _piece_of(row) >= self._task.first_new]
+            self._old -= len(rows) - len(new)
+            keys = self._split([window.keys[at] for at in new])
+            rows = [rows[at] for at in new]
+        self._new_keys += keys
+        self._new_rows += rows
+        if len(self._new_rows) >= _BATCH:
+            self._tally()
         lines = self.lines
         lines.kept.update(map(_piece_of, window.rows))
         for origins in filter(None, window.origins):
@@ -300,24 +299,13 @@ class _PartWriter(_Step):
         self._last = window.keys[-1]
         self._writer.write(window.texts)
 
-    def _count(self) -> None:
-        batch = self._batch
-        rows = batch.rows
-        keys = self._split(batch.keys)
-        self._batch = _Batch()
-        self._keys += keys
-        self._outcomes += map(outcome_of, rows)
-        if self._columns:
-            self._columns.add(keys, rows, batch.sizes, batch.fingerprints)
-        if self._task.grown:
-            new = [at for at, row in enumerate(rows) if _piece_of(row) >= self._task.first_new]
-            self._old -= len(rows) - len(new)
-            keys = self._split([batch.keys[at] for at in new])
-            rows = [rows[at] for at in new]
-        self._counts.tally.add(keys, rows)
+    def _tally(self) -> None:
+        self._counts.tally.add(self._new_keys, self._new_rows)
+        self._new_keys = KeyColumns()
+        self._new_rows = []
 
     def end(self) -> None:
-        self._count()
+        self._tally()
         if self._old:
             raise _NotGrownError
         self._written = self._writer.finish()
