@@ -207,7 +207,7 @@ class Writer:
         first = None
         self._size = 0
         self._counts.clear()
-        with open(self._partial, "rb") as lines:  # noqa: PTH123
+        with open(self._partial, "rb") as lines:
             for number, line in enumerate(lines, 1):
                 if not line.endswith(b"\n"):
                     break
@@ -245,7 +245,7 @@ class Writer:
             if kind is None:
                 self._publish()
             elif not self._size:
-                os.unlink(self._partial)  # noqa: PTH108 - there is nothing to continue
+                os.unlink(self._partial)  # there is nothing to continue
 
     def _publish(self) -> None:
         """Make the shard in a hidden directory.
@@ -264,7 +264,7 @@ class Writer:
                     shard.write([block])
                 shard.finish()
             unpublished.replace(self._path)
-        os.unlink(self._partial)  # noqa: PTH108
+        os.unlink(self._partial)
 
 
 def _given(**fields: Any) -> dict[str, Any]:

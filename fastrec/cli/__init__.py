@@ -234,7 +234,7 @@ def _open_closed_streams() -> None:
             number = os.open(os.devnull, mode)
             os.set_inheritable(number, True)
             direction = "r" if name == "stdin" else "w"
-            setattr(sys, name, open(number, direction, encoding="utf-8"))  # noqa: PTH123, SIM115 - it is no path
+            setattr(sys, name, open(number, direction, encoding="utf-8"))  # noqa: SIM115 - it stays open
 
 
 def main() -> None:

@@ -424,7 +424,7 @@ def explain_damage(*corpora: str) -> Iterator[None]:
         text = str(exc)
         says_what_to_do = "fastrec verify" in text or "this version of fastrec reads" in text
         if not says_what_to_do and not isinstance(exc, ShardLimitError):
-            inside = [corpus for corpus in corpora if exc.path.startswith(os.path.join(corpus, ""))]  # noqa: PTH118
+            inside = [corpus for corpus in corpora if exc.path.startswith(os.path.join(corpus, ""))]
             corpus = shown((inside or corpora)[0])
             exc.add_note(
                 f"The corpus is damaged; normalize again. `fastrec verify {corpus}` lists all "

@@ -94,7 +94,7 @@ def _split(arguments: tuple[str, ...], file: str | None) -> tuple[tuple[str, ...
         return arguments, text
     *before, last = arguments
     # Unlike `Path.exists`, this does not fail if the text is too long for a name.
-    if before and (" " in last.strip() or "\n" in last) and not os.path.exists(last):  # noqa: PTH110
+    if before and (" " in last.strip() or "\n" in last) and not os.path.exists(last):
         return tuple(before), last
     return arguments, None
 
@@ -123,7 +123,7 @@ def _run(tables: Tables, query: str, output_format: str, output: str | None) -> 
             if output_format == "parquet":
                 write_result(result, path)
                 return
-            out = stack.enter_context(open(path, "w", encoding="utf-8", newline=""))  # noqa: PTH123
+            out = stack.enter_context(open(path, "w", encoding="utf-8", newline=""))
             stack.enter_context(contextlib.redirect_stdout(out))
         printers = {"json": _print_json, "csv": _print_csv}
         printers.get(output_format, partial(_print_rows, output_format=output_format))(result)

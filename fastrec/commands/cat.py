@@ -164,7 +164,7 @@ def _run(tasks: Sequence[_CatTask], jobs: int) -> Generator[bytes]:
         ]
         with closing(run_in_order(_write_text, rest, text_bytes=text_bytes, jobs=jobs)) as done:
             for task in done:
-                with open(task.output, "rb") as file:  # noqa: PTH123
+                with open(task.output, "rb") as file:
                     while block := file.read(current_limits().cat_block_bytes) + file.readline():
                         yield block
                 Path(task.output).unlink()
@@ -172,7 +172,7 @@ def _run(tasks: Sequence[_CatTask], jobs: int) -> Generator[bytes]:
 
 def _write_text(task: _CatTask) -> _CatTask:
     """Write the matching lines of a part to a file. Runs in a worker."""
-    with open(task.output, "wb") as file:  # noqa: PTH123 - paths stay str through pickle
+    with open(task.output, "wb") as file:
         file.writelines(_matching_text(task))
     return task
 

@@ -193,7 +193,7 @@ def _statuses(directory: str) -> list[os.stat_result]:
         raise exc
 
     walked = os.walk(directory, onerror=fail)
-    return [os.lstat(os.path.join(parent, name)) for parent, _, names in walked for name in names]  # noqa: PTH118
+    return [os.lstat(os.path.join(parent, name)) for parent, _, names in walked for name in names]
 
 
 def _remove(directory: str) -> None:
@@ -206,5 +206,5 @@ def _remove(directory: str) -> None:
         return
     # The marker first: the rest of an old output must not be mistaken for the whole and restored.
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(os.path.join(directory, CORPUS.marker))  # noqa: PTH108, PTH118
+        os.unlink(os.path.join(directory, CORPUS.marker))
     shutil.rmtree(directory)

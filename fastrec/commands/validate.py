@@ -216,9 +216,10 @@ class _FindingLog:
 
     def __init__(self, path: str, shards: Iterable[Shard]) -> None:
         self._path = path
-        if os.path.exists(path):  # noqa: PTH110 - paths stay the str that was given
+        if os.path.exists(path):
             for shard in shards:
-                if not shard.stream and os.path.samefile(path, shard.path):  # noqa: PTH121 - opening it would empty it
+                # Opening it would empty it.
+                if not shard.stream and os.path.samefile(path, shard.path):
                     raise UsageError(
                         f"the log {shown(path)} is one of the shards: name another file"
                     )

@@ -144,7 +144,7 @@ class LocalOutput(Output):
                 os.link(path, place)
         except OSError:  # another file system, or one without links
             return published
-        return place if os.path.samefile(path, place) else published  # noqa: PTH121
+        return place if os.path.samefile(path, place) else published
 
     def before_publishing(self, path: str) -> str:
         directory, name = os.path.split(path)
@@ -366,7 +366,7 @@ def _canonical_inputs(
     yield from ((name, _canonical(name)) for name in names if is_url(name) == as_urls)
     for path in [shard.path for shard in shards if not shard.stream]:
         if is_url(path) == as_urls:
-            if as_urls or os.path.islink(path):  # noqa: PTH114 - paths stay the str that was given
+            if as_urls or os.path.islink(path):
                 yield path, _canonical(path)
             else:
                 parent, name = parent_and_name(path)
@@ -381,7 +381,7 @@ def too_little_space(output: Output, shards: Sequence[Shard], runs: Iterable[Sha
     stored = sum(shard.size for shard in shards)
     needed = {output.work: total_text(runs), parent_of(output.staged("x")): stored}
     local = [directory for directory in needed if not is_url(directory)]
-    devices = {directory: os.stat(directory).st_dev for directory in local}  # noqa: PTH116
+    devices = {directory: os.stat(directory).st_dev for directory in local}
     for directory, device in devices.items():
         size = sum(needed[other] for other in local if devices[other] == device)
         free = shutil.disk_usage(directory).free

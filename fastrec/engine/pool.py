@@ -210,7 +210,7 @@ def _kill_stopped(workers: Callable[[], list[int]], ended: threading.Event, seco
 
 def _has_one_thread() -> bool:
     """Whether this process runs on Linux with a single thread, so that it can safely be forked."""
-    return sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208
+    return sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1
 
 
 def _end_results(results: Any) -> None:

@@ -84,12 +84,12 @@ def _logs_beside(paths: Sequence[str], known: Collection[str]) -> list[str]:
     """
     from fastrec.harnesses.recognise import harness_of  # noqa: PLC0415 - takes a millisecond
 
-    directories = [path for path in paths if os.path.isdir(path)]  # noqa: PTH112 - paths stay str
+    directories = [path for path in paths if os.path.isdir(path)]
     folders = chain.from_iterable(walk(path, []) for path in directories)
     files = (join(folder, name) for folder, names in folders for name in names if name not in _OWN)
     others = (file for file in files if ".jsonl" not in file and file not in known)
     first = islice(others, _MOST_BESIDE)
-    return [file for file in first if os.path.isfile(file) and harness_of(file)]  # noqa: PTH113
+    return [file for file in first if os.path.isfile(file) and harness_of(file)]
 
 
 def check_fields(

@@ -109,9 +109,9 @@ def _expand(
     """
     if not is_url(name):
         is_pattern = not os.path.lexists(name) and _is_pattern(name)
-        paths = sorted(glob.glob(name, recursive=True)) if is_pattern else [name]  # noqa: PTH207 - paths stay str
+        paths = sorted(glob.glob(name, recursive=True)) if is_pattern else [name]
         for path in paths:
-            files = files_in(walk(path, problems)) if os.path.isdir(path) else [path]  # noqa: PTH112 - as above
+            files = files_in(walk(path, problems)) if os.path.isdir(path) else [path]
             for file in files:
                 yield os.path.normpath(file) if is_pattern else file, None
         return
@@ -140,10 +140,10 @@ def _files_of(name: str, problems: list[str]) -> Iterator[AnyFile]:
             local = os.path.normpath(path)
             if match:
                 yield AnyFile(path, match.size, is_named=path == name)
-            elif os.path.isfile(local):  # noqa: PTH113 - as above
-                size = os.path.getsize(local)  # noqa: PTH202 - as above
+            elif os.path.isfile(local):
+                size = os.path.getsize(local)
                 yield AnyFile(local, size, is_named=local == os.path.normpath(name))
-            elif os.path.exists(local):  # noqa: PTH110 - as above
+            elif os.path.exists(local):
                 problems.append(f"{shown(local)}: not a regular file; logs are read more than once")
     except OSError as exc:
         problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
@@ -153,7 +153,7 @@ def _all_files(folders: _Folders) -> Iterator[str]:
     for folder, names in folders:
         for name in names:
             path = _inside(folder, name)
-            if os.path.isfile(path) or (is_url(path) and not name.startswith(".")):  # noqa: PTH113 - as above
+            if os.path.isfile(path) or (is_url(path) and not name.startswith(".")):
                 yield path
 
 
@@ -286,8 +286,8 @@ class _Search(msgspec.Struct):
         return sorted(
             path
             for path in self.shards_in(folders)
-            if os.path.isfile(path)  # noqa: PTH113 - as above
-            or not os.path.exists(path)  # noqa: PTH110 - as above
+            if os.path.isfile(path)
+            or not os.path.exists(path)
             or os.path.normpath(path) in self.parts
         )
 
@@ -413,7 +413,7 @@ def _shards_of(name: str, search: _Search) -> Iterator[tuple[Shard, object]]:
         is_part = os.path.normpath(path) in search.parts
         try:
             shard = search.as_listed(shard_at(path, may_be_stream=not is_part))
-            status = None if path == STDIN else os.stat(path)  # noqa: PTH116 - as above
+            status = None if path == STDIN else os.stat(path)
         except ShardMissingError as exc:
             search.complain(path, exc.reason)
         except OSError as exc:
@@ -435,7 +435,7 @@ def _listed(files_from: str, shards: Collection[str]) -> Iterator[str]:
         elif is_url(files_from):
             data = storage_of(files_from).read_all(files_from)
         else:
-            with open(files_from, "rb") as file:  # noqa: PTH123 - as above; it may be a FIFO
+            with open(files_from, "rb") as file:  # it may be a FIFO
                 data = file.read()
     except OSError as exc:
         raise UsageError(f"the list {shown(files_from)} cannot be read: {exc.strerror}") from exc

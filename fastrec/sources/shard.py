@@ -340,7 +340,7 @@ def shard_at(path: str, *, may_be_stream: bool = False) -> Shard:
         except OSError as exc:
             raise ShardError(path, _reason("cannot be read", exc)) from exc
     try:
-        status = os.stat(path)  # noqa: PTH116 - paths stay the str that was given
+        status = os.stat(path)
     except (OSError, ValueError) as exc:
         raise ShardMissingError(path, _reason("cannot be found", exc)) from exc
     if stat.S_ISDIR(status.st_mode):

@@ -41,7 +41,7 @@ class _NewLocalFile(NewFile):
         self._is_synced = synced and not for_work
         directory, name = os.path.split(path)
         # Cut, because a file name has at most 255 bytes: 60 characters have at most 240.
-        self._temporary = os.path.join(directory, f"{name[:60]}.{secrets.token_hex(4)}")  # noqa: PTH118
+        self._temporary = os.path.join(directory, f"{name[:60]}.{secrets.token_hex(4)}")
         self._file = open(  # noqa: SIM115
             self._temporary, "wb", opener=open_private if for_work else None
         )
@@ -56,13 +56,13 @@ class _NewLocalFile(NewFile):
             if self._is_synced:
                 os.fsync(self._file.fileno())
             self._file.close()
-            os.replace(self._temporary, self._path)  # noqa: PTH105
+            os.replace(self._temporary, self._path)
 
     def give_up(self) -> None:
         with contextlib.suppress(OSError):
             self._file.close()
         with contextlib.suppress(OSError):  # there is none if the file is finished
-            os.unlink(self._temporary)  # noqa: PTH108
+            os.unlink(self._temporary)
 
 
 _KINDS = {
@@ -92,7 +92,7 @@ def _open_regular(path: str) -> int:
     except OSError as exc:
         if exc.errno != errno.ENXIO:  # a socket, or a device that is not there
             raise
-        raise OSError(errno.EINVAL, why_irregular(os.stat(path)) or exc.strerror, path) from exc  # noqa: PTH116
+        raise OSError(errno.EINVAL, why_irregular(os.stat(path)) or exc.strerror, path) from exc
     status = os.fstat(descriptor)
     if reason := why_irregular(status):
         os.close(descriptor)
@@ -148,8 +148,8 @@ class LocalStorage:
 
     def leaves(self, directory: str, path: str) -> bool:
         """Whether a file in a directory is a link to something outside of it."""
-        inside = os.path.join(os.path.realpath(directory), "")  # noqa: PTH118
-        return os.path.islink(path) and not os.path.realpath(path).startswith(inside)  # noqa: PTH114
+        inside = os.path.join(os.path.realpath(directory), "")
+        return os.path.islink(path) and not os.path.realpath(path).startswith(inside)
 
     def signature(self, path: str) -> str:
         """Return a string that changes when a file does, made without reading it.
@@ -160,13 +160,13 @@ class LocalStorage:
         tells no version of an object gives `-0` after the size: then only the content tells whether
         it changed.
         """
-        status = os.stat(path)  # noqa: PTH116
+        status = os.stat(path)
         return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
 
     def files_in(self, directory: str) -> list[str]:
         """List the entries of a directory, sorted; in an object store, all objects below it."""
         before = directory.rstrip("/")
-        return sorted(f"{before}/{name}" for name in os.listdir(directory))  # noqa: PTH208
+        return sorted(f"{before}/{name}" for name in os.listdir(directory))
 
     def read_all(self, path: str) -> bytes:
         """Read a small regular file as a whole."""
@@ -192,7 +192,7 @@ class LocalStorage:
         """Have a range of a file read into the page cache, or drop it from there."""
         if hasattr(os, "posix_fadvise"):  # macOS has none
             advice = os.POSIX_FADV_WILLNEED if needed else os.POSIX_FADV_DONTNEED
-            with contextlib.suppress(OSError), open(path, "rb") as file:  # noqa: PTH123
+            with contextlib.suppress(OSError), open(path, "rb") as file:
                 os.posix_fadvise(file.fileno(), offset, size, advice)
 
     def write_all(self, path: str, data: bytes) -> None:
@@ -213,8 +213,8 @@ class LocalStorage:
         try:
             os.link(os.path.realpath(path), new_path)  # some systems would link to a link
         except FileExistsError:
-            if not os.path.samefile(path, new_path):  # noqa: PTH121
-                os.unlink(new_path)  # noqa: PTH108
+            if not os.path.samefile(path, new_path):
+                os.unlink(new_path)
                 return self.link_or_copy(path, new_path)
         except OSError as exc:
             if exc.errno not in _CANNOT_LINK:
@@ -225,15 +225,15 @@ class LocalStorage:
 
     def make_directory(self, directory: str) -> None:
         """Create a directory for this user only, unless it exists; object stores need none."""
-        os.makedirs(directory, exist_ok=True, mode=0o700)  # noqa: PTH103
-        os.chmod(directory, 0o700)  # noqa: PTH101
+        os.makedirs(directory, exist_ok=True, mode=0o700)
+        os.chmod(directory, 0o700)
 
     def remove(self, *paths: str) -> None:
         for path in paths:
-            if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
+            if os.path.isdir(path) and not os.path.islink(path):
                 self.remove_all(path)
             else:
-                os.unlink(path)  # noqa: PTH108
+                os.unlink(path)
 
     def remove_all(self, directory: str) -> None:
         """Remove a directory with all its files, as far as that is possible."""
@@ -253,7 +253,7 @@ def scratch_directory() -> str:
 
     directory = f"{tempfile.gettempdir()}/fastrec-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
-        os.mkdir(directory, 0o700)  # noqa: PTH102
+        os.mkdir(directory, 0o700)
     status = os.lstat(directory)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise UsageError(

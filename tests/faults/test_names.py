@@ -46,8 +46,8 @@ def test_any_name_of_a_shard_works(name: bytes, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     write(good, lines_of("a"))
-    path = os.path.join(os.fsencode(folder), name)  # noqa: PTH118 - a name of bytes
-    with open(path, "wb") as file:  # noqa: PTH123
+    path = os.path.join(os.fsencode(folder), name)  # a name of bytes
+    with open(path, "wb") as file:
         file.write(
             compressed(Format.ZSTD, b"".join(line + b"\n" for line in [*lines_of("b"), b"{"]))
         )
@@ -59,7 +59,7 @@ def test_any_name_of_a_shard_works(name: bytes, tmp_path: Path) -> None:
         assert audited(tmp_path / "out").line_counts["rejected"] == 1
         fastrec("rejects", "out", cwd=tmp_path)
         fastrec("verify", "out", cwd=tmp_path)
-    with open(path, "rb+") as file:  # noqa: PTH123
+    with open(path, "rb+") as file:
         file.truncate(100)
     if name != b"-":  # a directory is searched for *.jsonl*
         code, said = fastrec("normalize", "in", "good.jsonl", "-o", "bad", cwd=tmp_path)

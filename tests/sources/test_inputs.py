@@ -161,7 +161,7 @@ def test_unusual_names_work(tmp_path, monkeypatch, name):
     """
     monkeypatch.chdir(tmp_path)
     path = os.fsdecode(name)
-    with open(path, "wb") as file:  # noqa: PTH123
+    with open(path, "wb") as file:
         file.write(LINE)
     for given, expected in ((path, path), (".", "./" + path), ("*.jsonl", path)):
         shards, notices = find_shards([given])
@@ -173,7 +173,7 @@ def test_messages_can_always_be_printed(tmp_path, monkeypatch):
     """A name that is not UTF-8 or spans lines is escaped in notices and errors."""
     monkeypatch.chdir(tmp_path)
     path = os.fsdecode(b"odd\n\xff.jsonl")
-    with open(path, "wb") as file:  # noqa: PTH123
+    with open(path, "wb") as file:
         file.write(LINE)
     (notice,) = find_shards([path, path])[1]
     assert notice.encode().isascii()

@@ -190,7 +190,7 @@ def test_a_file_that_changes_while_it_is_read_is_detected(tmp_path, format_, cha
     items = shard.read(chunk_bytes=1000)
     next(items)
     if change == "grow":
-        with open(shard.path, "ab") as file:  # noqa: PTH123
+        with open(shard.path, "ab") as file:
             file.write(compressed(format_, b"{}\n"))
     os.utime(shard.path, ns=(1, 1))
     with pytest.raises(ShardError, match="changed while"):

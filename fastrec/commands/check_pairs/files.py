@@ -196,7 +196,7 @@ def find_pairs(directories: Iterable[str]) -> tuple[list[Pair], int, list[str]]:
             why = "is a file: name its directory" if is_file else "there is no such directory"
             problems.append(f"  {shown(directory)}: {why}")
             continue
-        absolute = directory if is_url(directory) else os.path.abspath(directory)  # noqa: PTH100 - as given
+        absolute = directory if is_url(directory) else os.path.abspath(directory)
         given = absolute.rstrip("/").split("/")
         is_empty = True
         known_bad = len(bad_files)

@@ -196,7 +196,7 @@ def _join_tables(paths: Iterable[str], staging: Path, manifest: Manifest) -> Non
     with (staging / "records.csv").open("wb") as table:
         table.write(",".join(table_columns(CORPUS_LABELS[manifest.schema])).encode() + b"\n")
         for path in paths:
-            with open(path, "rb") as rows:  # noqa: PTH123
+            with open(path, "rb") as rows:
                 shutil.copyfileobj(rows, table, 1 << 20)
 
 

@@ -193,7 +193,7 @@ class ImportOutput(NamedTuple):
         names = {log.file for log in result.logs}
         if not is_url(directory):
             for name in sorted(names):
-                os.replace(join(self.work, name), join(directory, name))  # noqa: PTH105 - paths stay str
+                os.replace(join(self.work, name), join(directory, name))
         data = msgspec.json.format(msgspec.json.encode(result), indent=2)
         storage.write_all(join(directory, _IMPORT_FILE), data + b"\n")
         for path in storage.files_in(directory):

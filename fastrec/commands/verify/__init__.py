@@ -378,7 +378,7 @@ def _find_files(corpus: str, manifest: Manifest, result: Verification) -> dict[s
     storage = storage_of(corpus)
     is_file = {
         utf8(path.removeprefix(join(corpus, ""))): is_url(path)
-        or (os.path.isfile(path) and not storage.leaves(corpus, path))  # noqa: PTH113
+        or (os.path.isfile(path) and not storage.leaves(corpus, path))
         for path in storage.files_in(corpus)
     }
     if is_url(corpus):  # in a store, runs write their files in place

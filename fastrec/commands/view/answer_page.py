@@ -110,7 +110,7 @@ class LabelFile:
         self._append(msgspec.json.encode(label) + b"\n")
 
     def _append(self, line: bytes) -> None:
-        with self._lock, open(self._path, "ab+", buffering=0) as file:  # noqa: PTH123
+        with self._lock, open(self._path, "ab+", buffering=0) as file:
             if line and file.seek(0, os.SEEK_END):
                 file.seek(-1, os.SEEK_END)
                 line = line if file.read(1) == b"\n" else b"\n" + line
