@@ -434,8 +434,13 @@ class _Batch:
         self._test: MeanTest | None = None
         self._better: Bools | None = None
 
-    def add(self, at: int, scope: Scope, both: Array, sums: PairSums | None) -> None:
-        """Add an evaluation: values with their draws, and the sums of pairs if it is tested."""
+    def add(
+        self, at: int, scope: Scope, both: Array, sums: PairSums | None, better: Bools | None
+    ) -> None:
+        """Add an evaluation: values with their draws, and the sums of pairs if it is tested.
+
+        `better` says which of these models are significantly better, if that is known.
+        """
         share = self.shares[at]
         if share:
             self._mean = self._mean + float(share) * both
@@ -444,7 +449,8 @@ class _Batch:
         if sums is None:
             return
         if share == 1 or len(self.shares) == 1:  # the same test as in a table of this evaluation
-            self._better = significant(sums, lower=scope.lower_is_better)
+            is_known = better is not None
+            self._better = better if is_known else significant(sums, lower=scope.lower_is_better)
             return
         if self._test is None:
             self._test = MeanTest(len(self.rows))
@@ -547,15 +553,18 @@ def _estimate_cells(
                 *numbers, questions=column.answered[model], counts=model in enough
             )
         place_of = {model: place for place, model in enumerate(models)}
+        ranked: list[int] = []
+        better = None
         if sums and ranks_cells:
-            of_column = [rows[model].cells[at] for model in column.enough]
-            own = sums.chosen([place_of[model] for model in column.enough])
-            set_ranks(of_column, significant(own, lower=column.scope.lower_is_better))
+            ranked = [place_of[model] for model in column.enough]
+            better = significant(sums.chosen(ranked), lower=column.scope.lower_is_better)
+            set_ranks([rows[models[place]].cells[at] for place in ranked], better)
         for batch in batches:
             if at in batch.shares:
                 places = [place_of[row.model_id] for row in batch.rows]
                 of_batch = sums.chosen(places) if sums and batch in tested else None
-                batch.add(at, column.scope, both[:, places], of_batch)
+                known = better if places == ranked else None
+                batch.add(at, column.scope, both[:, places], of_batch, known)
     for batch in batches:
         batch.finish()
 

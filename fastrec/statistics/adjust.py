@@ -12,7 +12,11 @@ There is one method per purpose, because a wrong finding costs something differe
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from fastrec.statistics.p_values import Array
 
 
 def benjamini_hochberg(values: Sequence[float]) -> list[float]:
@@ -53,18 +57,16 @@ def adjust_p_values(results: Iterable[_Tested]) -> list[_Tested]:
     return tested
 
 
-def holm(values: Sequence[float], *, tests: int, alpha: float) -> list[int]:
+def holm(values: Array, *, tests: int, alpha: float) -> np.ndarray[Any, Any]:
     """The places of the p-values that are significant by Holm's method, the smallest first.
 
     `values` may lack those of some of the `tests`, if these are above alpha.
 
-    >>> holm([0.04, 0.001, 0.02], tests=3, alpha=0.05)
+    >>> holm(np.array([0.04, 0.001, 0.02]), tests=3, alpha=0.05).tolist()
     [1, 2, 0]
-    >>> holm([0.04, 0.001, 0.03], tests=3, alpha=0.05)
+    >>> holm(np.array([0.04, 0.001, 0.03]), tests=3, alpha=0.05).tolist()
     [1]
     """
-    ascending = sorted(range(len(values)), key=values.__getitem__)
-    for rank, at in enumerate(ascending):
-        if values[at] > alpha / (tests - rank):
-            return ascending[:rank]
-    return ascending
+    ascending = np.argsort(values)
+    is_above = values[ascending] > alpha / (tests - np.arange(len(values)))
+    return ascending[~np.logical_or.accumulate(is_above)]

@@ -31,10 +31,10 @@ ALPHA = 0.05
 _LEAST_CHANGED = 6  # of a pair with p < 0.05: 2^(1-5) is above
 _LEAST_EVIDENCE = 3.4  # of such a pair, with so many changes
 _LEAST_T_SQUARED = 1.9**2  # the same for means: p > 0.05 if |t| < 1.96
-_MANY = (
-    64  # changes of a pair: with more, 2^(1-k) is far below any p-value that decides about ranks
-)
-_AT_ONCE = 128  # questions
+# Changes of a pair: with more, 2^(1-k) is below any p-value that decides about ranks. That of two
+# million pairs is 2^-25.
+_MANY = 32
+_AT_ONCE = 64  # questions
 _BITS = 45  # of values that are compared: means of the same scores may differ in the last bits
 _SAME_SIZE = 1e-9
 _ROUNDING = 1e-12
@@ -272,7 +272,7 @@ def _better(
     pairs: tuple[Any, Any], likely: Any, p_values: Array, gains: Array, models: int
 ) -> Bools:
     """Whether a model is better than another, given the p-values that are not above 5 %."""
-    places = likely[holm(p_values.tolist(), tests=len(pairs[0]), alpha=ALPHA)]
+    places = likely[holm(p_values, tests=len(pairs[0]), alpha=ALPHA)]
     first = pairs[0][places]
     second = pairs[1][places]
     is_gain = gains[places] > 0
