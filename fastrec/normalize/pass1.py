@@ -329,6 +329,7 @@ class _Sorter:
             index_hash=content,
             part=part.path,
             columns=columns,
+            first=self._lowest,
             last=self._highest,
             has_repeats=records.has_repeats,
         )

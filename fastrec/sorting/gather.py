@@ -6,7 +6,8 @@ They are merged, without duplicates.
 2. A cursor reads a slice from front to back, its index ahead of its texts, so memory stays bounded
    however many duplicates the runs hold. A run is not compressed, and is open only during a read. A
    part is compressed as a whole, so it is decompressed from the front, by the reader that checks
-   everything. Its columns are its index.
+   everything. Its columns are its index. They are in memory as a whole, so a part is opened when
+   the merge comes to its first key.
 3. A window ends where it has enough text, or at the lowest key for which some cursor may have
    further records. What each cursor contributes to a window is already sorted, and Python's sort is
    fast on sorted stretches.
@@ -44,6 +45,7 @@ Bound = bytes | None  # of a range of keys; None is no limit
 
 _NOTHING = memoryview(b"")
 _key_of = attrgetter("key")  # of a fence
+_first_of = attrgetter("first")  # of a slice
 
 
 class _RunData(msgspec.Struct):
@@ -190,6 +192,7 @@ class RunSlice(msgspec.Struct, frozen=True, array_like=True):
     # path of the columns of a part, which are its index; the other index says what they lack
     columns: str = ""
     has_repeats: bool = False  # whether records of a part of a trusted corpus have equal keys
+    first: bytes = b""  # no key is below this one
 
 
 class OpenedPart(NamedTuple):
@@ -435,6 +438,7 @@ def whole_run(run: Run) -> RunSlice:
         is_part=bool(run.part),
         columns=run.columns,
         has_repeats=run.has_repeats,
+        first=run.first,
     )
 
 
@@ -445,7 +449,7 @@ def slice_run(run: Run, low: Bound, high: Bound) -> RunSlice | None:
     """
     fences = run.fences
     if run.part:
-        is_in_range = (low is None or low <= run.last) and (not high or fences[0].key < high)
+        is_in_range = (low is None or low <= run.last) and (not high or run.first < high)
         return whole_run(run) if is_in_range else None
     # the block before the first fence at or above `low` may reach into the range
     first = max(bisect_left(fences, low or b"", key=_key_of) - 1, 0)
@@ -492,8 +496,9 @@ def gather(
     what it needs next is read ahead; 0 leaves the cache alone. Parts with columns need `open_part`.
     """
     share = origins_sharer()
-    cursors = [
-        _Cursor(
+
+    def cursor(run_slice: RunSlice) -> _Cursor:
+        return _Cursor(
             run_slice,
             low,
             high,
@@ -504,9 +509,8 @@ def gather(
             turns=turns,
             open_part=open_part,
         )
-        for run_slice in slices
-    ]
-    for records in _windows(cursors, window_bytes if with_texts else None):
+
+    for records in _windows(slices, cursor, window_bytes if with_texts else None):
         texts = records.texts
         order, groups = in_order(
             records.keys,
@@ -533,11 +537,13 @@ def gather_keys(
     duplicates.
     """
     share = origins_sharer()
-    cursors = [
-        _Cursor(run_slice, low, high, window_bytes // len(slices), share, open_part=open_part)
-        for run_slice in slices
-    ]
-    for records in _windows(cursors):
+
+    def cursor(run_slice: RunSlice) -> _Cursor:
+        return _Cursor(
+            run_slice, low, high, window_bytes // len(slices), share, open_part=open_part
+        )
+
+    for records in _windows(slices, cursor):
         keys = records.keys
         sizes = records.sizes
         size_of = dict(zip(keys, sizes, strict=True))
@@ -549,17 +555,26 @@ def gather_keys(
             yield [key for key, _, _ in distinct], [size for _, size, _ in distinct]
 
 
-def _windows(cursors: list[_Cursor], window_bytes: int | None = None) -> Iterator[_Records]:
-    """Yield the records of all cursors in windows: those of one cursor after those of the other.
+def _windows(
+    slices: Iterable[RunSlice],
+    cursor_of: Callable[[RunSlice], _Cursor],
+    window_bytes: int | None = None,
+) -> Iterator[_Records]:
+    """Yield the records of all slices in windows: those of one slice after those of the other.
 
     A window has about `window_bytes` of text, if that is limited.
     """
-    while cursors:
+    closed = sorted(slices, key=_first_of, reverse=True)
+    cursors: list[_Cursor] = []
+    while cursors or closed:
+        next_key = min([cursor.waiting.keys[0] for cursor in cursors] or [closed[-1].first])
+        while closed and closed[-1].first <= next_key:
+            cursors.append(cursor_of(closed.pop()))
         for cursor in cursors:
             cursor.read_ahead()
         # The lowest key that may have further records; None if there are no others.
-        unfinished = [cursor for cursor in cursors if not cursor.at_end]
-        last = min((cursor.waiting.keys[-1] for cursor in unfinished), default=None)
+        unread = [cursor.waiting.keys[-1] for cursor in cursors if not cursor.at_end]
+        last = min([*unread, *map(_first_of, closed[-1:])], default=None)
         for limit in [*(_cuts(cursors, last, window_bytes) if window_bytes else ()), last]:
             window = _Records()
             for cursor in cursors:

@@ -159,7 +159,8 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
     part: str = ""
     # Path of the columns of this part. The index only says which of its records the run has.
     columns: str = ""
-    last: bytes = b""  # the highest key, if there is a `part`
+    first: bytes = b""  # the lowest and the highest key, if there is a `part`
+    last: bytes = b""
     has_repeats: bool = False  # whether records of the part have equal keys
 
     @property

@@ -11,10 +11,20 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fastrec.normalize.plan import merge_runs
 from fastrec.sorting.files import blocks_between, read_blocks
-from fastrec.sorting.gather import RunSlice, Window, gather, slice_merged, whole_run
+from fastrec.sorting.gather import (
+    Bound,
+    OpenedPart,
+    RunSlice,
+    Window,
+    gather,
+    gather_keys,
+    slice_merged,
+    whole_run,
+)
 from fastrec.sorting.runs import Run, index_of
 from fastrec.storage.local import LOCAL
 from tests.sorting.test_runs import Item, gathered, keys, origins_in, piles, spilled
@@ -126,3 +136,40 @@ def test_a_run_is_read_in_large_pieces(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(windows) > 10
     assert reads[runs[0].path] <= 200_000 // 10_000 + 2
     assert (reads[runs[1].path], reads[index_of(runs[1].path)]) == (1, 1)
+
+
+@given(piles.filter(len), st.sampled_from([1, 2, 128]), st.sampled_from([1, 8, 10**6]))
+def test_a_slice_that_is_opened_late_has_the_same_records(
+    pile: list[list[Item]], block_rows: int, window_bytes: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        runs = spilled(folder, pile, block_rows)
+        at_once = [whole_run(run) for run in runs]
+        late = [replace(whole_run(run), first=run.fences[0].key) for run in runs]
+        expected, windows = (
+            windows_of(slices, None, None, window_bytes) for slices in (at_once, late)
+        )
+        assert contents(windows) == contents(expected)
+        assert origins_in(windows) == origins_in(expected)
+
+
+def test_a_part_is_opened_when_its_first_key_is_next() -> None:
+    """Parts of one corpus do not overlap: one is in memory at a time, however many they are."""
+    opened: list[str] = []
+
+    def open_part(part: RunSlice, _low: Bound, _high: Bound, _with_rows: bool) -> OpenedPart:
+        opened.append(part.path)
+        block = [part.first, part.first + b"z"], [1, 1], [0, 0], [], []
+        return OpenedPart(blocks=iter([block]), gaps=iter([]), is_whole=True)
+
+    parts = [
+        RunSlice(
+            f"part-{number}", 0, 0, 0, 2, is_part=True, columns="columns", first=b"%d" % number
+        )
+        for number in range(5)
+    ]
+    windows = 0
+    for keys_of_window, _ in gather_keys(parts[::-1], None, None, 1000, open_part):
+        assert opened == [part.path for part in parts if part.first <= keys_of_window[-1]]
+        windows += 1
+    assert windows >= len(parts)
