@@ -17,7 +17,7 @@ from fastrec.storage import fingerprint, is_url
 from fastrec.storage.local import LOCAL
 from fastrec.summary.document import Summary
 
-_KEPT_COLUMNS = 64  # files whose headers are kept
+_KEPT_COLUMNS = 512  # files whose beginnings are kept, 64 KB each
 
 
 class CorpusReader(os.PathLike[str]):
