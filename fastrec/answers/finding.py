@@ -56,19 +56,20 @@ def shortest_prefixes(selection: Selection, hashes: Iterable[str], shortest: int
 
     It has at least `shortest` characters.
     """
-    least = dict.fromkeys(sorted(set(hashes)), shortest)  # characters
-    starts = {sample_hash[:shortest] for sample_hash in least}
+    ordered = sorted(set(hashes))
+    least = dict.fromkeys(ordered, shortest)  # characters
+    starts = {sample_hash[:shortest] for sample_hash in ordered}
     with_id: dict[str, set[str]] = {}  # hashes by id, of ids that begin as a hash does
     for part in range(len(selection.parts) if least else 0):
         columns = selection.columns(part)
         values = columns.values("hash")
-        ordered = sorted(set(values))
-        for sample_hash in least:
-            at = bisect_left(ordered, sample_hash)
-            for neighbour in ordered[max(at - 1, 0) : at + 2]:
-                if neighbour != sample_hash:
-                    common = len(commonprefix([sample_hash, neighbour]))  # noqa: RUF071 - no paths
-                    least[sample_hash] = max(least[sample_hash], common + 1)
+        for value in values:
+            if value[:shortest] in starts:
+                at = bisect_left(ordered, value)
+                for neighbour in ordered[max(at - 1, 0) : at + 2]:
+                    if neighbour != value:
+                        common = len(commonprefix([value, neighbour]))  # noqa: RUF071 - no paths
+                        least[neighbour] = max(least[neighbour], common + 1)
         for code, sample_id in enumerate(map(str, columns.values("sample_id"))):
             if sample_id[:shortest] in starts:
                 of_id = columns.numbers("hash")[columns.numbers("sample_id") == code]

@@ -9,9 +9,12 @@ import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fastrec
 from fastrec.answers.choosing import open_index
@@ -214,6 +217,38 @@ def test_a_prefix_finds_one_question(
     index = open_index(odd)
     assert shortest_prefixes(index.selection, [sample_hash], shortest) == {sample_hash: prefix}
     assert [row.sample_hash for row in index.find(prefix)] == [sample_hash]
+
+
+@given(
+    st.lists(st.lists(st.text("ab", min_size=1, max_size=5), min_size=1, unique=True), min_size=1),
+    st.integers(1, 3),
+    st.data(),
+)
+def test_a_prefix_is_as_short_as_it_can_be(
+    parts: list[list[str]], shortest: int, data: st.DataObject
+) -> None:
+    hashes = {each for part in parts for each in part}
+    asked = data.draw(st.sets(st.sampled_from(sorted(hashes))))
+    selection: Any = SimpleNamespace(
+        parts=parts,
+        columns=lambda part: SimpleNamespace(
+            values=lambda name: parts[part] if name == "hash" else []
+        ),
+    )
+    expected = {
+        sample_hash: next(
+            (
+                sample_hash[:length]
+                for length in range(shortest, len(sample_hash))
+                if not any(
+                    other.startswith(sample_hash[:length]) for other in hashes - {sample_hash}
+                )
+            ),
+            sample_hash,
+        )
+        for sample_hash in asked
+    }
+    assert shortest_prefixes(selection, asked, shortest) == expected
 
 
 def test_numbers_of_any_size(odd: Path) -> None:
