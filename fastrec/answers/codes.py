@@ -17,10 +17,13 @@ _SPARSE = 8  # codes of so many more values than records are sorted to be number
 class Values(dict[Any, int]):
     """Numbers of values, in the order in which they come."""
 
+    def __missing__(self, value: Any) -> int:
+        self[value] = len(self)
+        return self[value]
+
     def add(self, values: Iterable[Any]) -> Array:
         """The number of each of some values; new ones get the next numbers."""
-        numbers = [self.setdefault(value, len(self)) for value in values]
-        return np.array(numbers, dtype=np.int64)
+        return np.array(list(map(self.__getitem__, values)), dtype=np.int64)
 
 
 def joint_codes(first: Array, *others: Array) -> Array:

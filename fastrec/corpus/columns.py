@@ -261,7 +261,7 @@ class ColumnsBuilder:
                 numbers.extend(held)
                 return
         for position, value in enumerate(values, len(numbers)):
-            exact = from_portable(value) if value.__class__ is str else value
+            exact = from_portable(value)
             if exact is None:
                 exact = math.nan
             if exact.__class__ is int:

@@ -57,14 +57,6 @@ class _Prepared(NamedTuple):
     replaced: HashReplaced | None  # its `sample_hash` was wrong
 
 
-def _is_newer(value: JsonObject, schema: Schema) -> bool:
-    """Whether a valid record decides for the newest version of a corpus.
-
-    The rule is that of `registry.DEFAULT_SCHEMA`.
-    """
-    return schema is not DEFAULT_SCHEMA or names_metric(value)
-
-
 class SlowPath(msgspec.Struct):
     _settings: JudgeSettings
     _rules: RulesByVersion
@@ -90,7 +82,8 @@ class SlowPath(msgspec.Struct):
             problem = self._keep(value, schema, into, batch, line, repairs=changes)
             if problem is None:
                 return
-            is_newer_version = _is_newer(value, schema)
+            # The rule of `registry.DEFAULT_SCHEMA`.
+            is_newer_version = schema is not DEFAULT_SCHEMA or names_metric(value)
         elif schema:
             problem = self._why_not_kept(value, schema)
         if not isinstance(judged, Errors):

@@ -34,7 +34,7 @@ _LEAST_T_SQUARED = 1.9**2  # the same for means: p > 0.05 if |t| < 1.96
 # Changes of a pair: with more, 2^(1-k) is below any p-value that decides about ranks. That of two
 # million pairs is 2^-25.
 _MANY = 32
-_AT_ONCE = 64  # questions
+_AT_FIRST = 64  # questions
 _BITS = 45  # of values that are compared: means of the same scores may differ in the last bits
 _SAME_SIZE = 1e-9
 _ROUNDING = 1e-12
@@ -88,12 +88,16 @@ class _Sizes:
         self._largest = np.where(self._changed > 0, 0.5, 0.0)
 
     def add(self, block: Array) -> None:
-        for start in range(0, len(block), _AT_ONCE):
-            has_answers = np.asarray(~np.isnan(block[start : start + _AT_ONCE]).all(axis=0))
+        """Compare as many values again as before at a time: most pairs are closed soon."""
+        start, end = 0, _AT_FIRST
+        while start < len(block):
+            values = block[start:end]
+            has_answers = np.asarray(~np.isnan(values).all(axis=0))
             is_open = self._is_uniform() | (self._changed < _MANY)
             open_pairs = np.triu(is_open & has_answers & has_answers[:, None], 1)
             if open_pairs.any():
-                self._compare(_halves(block[start : start + _AT_ONCE].T), open_pairs)
+                self._compare(_halves(values.T), open_pairs)
+            start, end = end, 2 * end
 
     def _compare(self, rows: Array, open_pairs: Bools) -> None:
         """Compare the values of models, some questions of each."""

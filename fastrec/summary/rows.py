@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter, itemgetter
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -19,6 +19,8 @@ from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.view import view_decoder
 from fastrec.summary.document import Kind
+
+_Number = TypeVar("_Number", int, float)
 
 
 class Sums(msgspec.Struct):
@@ -209,7 +211,7 @@ def to_portable(number: int) -> int | str:
     return f"{number >> zeros:x}p{zeros}"
 
 
-def from_portable(value: int | str) -> int:
+def from_portable(value: _Number | str) -> _Number | int:
     if isinstance(value, str):
         digits, _, zeros = value.partition("p")
         return int(digits, 16) << int(zeros or 0)

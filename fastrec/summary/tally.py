@@ -186,10 +186,6 @@ _type_of = itemgetter(Column.INTERACTION_TYPE)
 _version_of = itemgetter(Column.SCHEMA_VERSION)
 
 
-def _bucket_of(latency: float | str) -> int:
-    return bucket_of(from_portable(latency) if isinstance(latency, str) else latency)
-
-
 class ModelTally(Sums):
     """Statistics of one model on one metric of an evaluation."""
 
@@ -251,7 +247,7 @@ class ModelTally(Sums):
         latencies = columns[Column.LATENCY]
         if latencies.count(None) < len(rows):
             self.latency.update(
-                [_bucket_of(latency) for latency in latencies if latency is not None]
+                [bucket_of(from_portable(latency)) for latency in latencies if latency is not None]
             )
         lowest = min(sample_ids)
         self.first = min(self.first, lowest) if self.first else lowest
