@@ -22,6 +22,7 @@ Both tests are two-sided, and do not depend on the unit of the values. Neither u
 """
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -128,5 +129,7 @@ def incomplete_beta(x: Array, a: Array, b: Array) -> Array:
 
 
 def _lgamma(values: Array) -> Array:
-    distinct, places = np.unique(values, return_inverse=True)  # most numbers of questions repeat
-    return np.array([math.lgamma(value) for value in distinct.tolist()], dtype=np.float64)[places]
+    return np.array(list(map(_lgamma_of, values.tolist())), dtype=np.float64)
+
+
+_lgamma_of = lru_cache(1 << 16)(math.lgamma)  # most numbers of questions repeat
