@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from functools import lru_cache
 from itertools import chain, pairwise, product
 from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
@@ -97,6 +98,8 @@ class Selection:
         # By number: the cluster of the question of a record, if questions come in clusters.
         self.clusters: Array | None = None
         self.notes: list[str] = []  # about these
+        # A part may have hundreds of evaluations, each of which asks for the same columns.
+        self._numbers = lru_cache(8)(PartColumns.numbers)
         self.chosen: list[Members] = []  # by part; empty if all records count
 
     def columns(self, part: int) -> PartColumns:
@@ -262,7 +265,7 @@ class Selection:
 
     def gather(self, name: str, numbers: Array) -> Array:
         """The values of a column in some records, given by number."""
-        return self._collect(numbers, lambda columns, at: columns.numbers(name)[at])
+        return self._collect(numbers, lambda columns, at: self._numbers(columns, name)[at])
 
     def codes(self, name: str, numbers: Array) -> CodedColumn:
         """A column in some records.
