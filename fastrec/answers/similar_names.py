@@ -51,8 +51,7 @@ def similar_pairs(names: Iterable[str]) -> list[tuple[str, str]]:
 
 def probable_pairs(names: Iterable[str]) -> list[tuple[str, str]]:
     """The pairs of similar names that are not of two organisations."""
-    pairs = similar_pairs(sorted(set(names)))
-    return [pair for pair in pairs if len(_organisations(pair)) < 2]
+    return [pair for pair in similar_pairs(sorted(set(names))) if len(_organisations(pair)) < 2]
 
 
 def _organisations(names: Iterable[str]) -> set[str]:

@@ -494,8 +494,7 @@ class Options(msgspec.Struct, frozen=True, rename={"hash_algorithm": "hash"}):
             # The memory stays occupied while a worker sorts.
             known_input_bytes=min(self.memory_per_job // 40, KNOWN_INPUT_BYTES),
         )
-        fields = self.sort_fields_of(target)
-        return filled(LineSettings, self, judge=judge, sort_fields=fields)
+        return filled(LineSettings, self, judge=judge, sort_fields=self.sort_fields_of(target))
 
     # Sizes of buffers, which follow from the memory of a process
 

@@ -275,8 +275,7 @@ class _Sorter:
             counts = PieceCounts(piece=piece, error=error)
             statistics = LineStatistics()
         self._statistics.append((piece.number, statistics))
-        span = {"first": self._lowest, "last": self._highest}
-        return replace(counts, rejects=rejects.end_range(), **span)
+        return replace(counts, first=self._lowest, last=self._highest, rejects=rejects.end_range())
 
     def _take(self, piece: Piece, columns: PartColumns) -> tuple[PieceCounts, LineStatistics]:
         """Take the records of a trusted part from its columns."""

@@ -22,7 +22,6 @@ Both tests are two-sided, and do not depend on the unit of the values. Neither u
 """
 
 import math
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 _CONVERGED = 1e-14
 _MOST_TERMS = 100_000
 _AT_ONCE = 10_000
+_FEW = 100  # values: their logarithms take as long as sorting them
 _ROUNDING = 1e-12
 _LARGE = 1e200
 _WHOLE = 1e10  # smaller binomial coefficients are exact
@@ -129,7 +129,7 @@ def incomplete_beta(x: Array, a: Array, b: Array) -> Array:
 
 
 def _lgamma(values: Array) -> Array:
-    return np.array(list(map(_lgamma_of, values.tolist())), dtype=np.float64)
-
-
-_lgamma_of = lru_cache(1 << 16)(math.lgamma)  # most numbers of questions repeat
+    places = np.arange(len(values))
+    if len(values) > _FEW:  # most numbers of questions repeat
+        values, places = np.unique(values, return_inverse=True)
+    return np.array(list(map(math.lgamma, values.tolist())))[places]

@@ -230,8 +230,9 @@ class _Struct:
     def arrays(self, values: list[Any]) -> list[pa.Array]:
         missing = pa.array([not value and value != [] for value in values], pa.bool_())
         if not self._is_list:
-            columns = self.columns(values)
-            return [pa.StructArray.from_arrays(columns, fields=self.inner, mask=missing)]
+            return [
+                pa.StructArray.from_arrays(self.columns(values), fields=self.inner, mask=missing)
+            ]
         ends = accumulate([len(value) if value else 0 for value in values], initial=0)
         items = list(chain.from_iterable(filter(None, values)))
         structs = pa.StructArray.from_arrays(self.columns(items), fields=self.inner)
