@@ -1,7 +1,7 @@
 """Codes: numbers that stand for values, in arrays with a code of each record."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,16 +14,9 @@ _LARGEST_CODE = 1 << 62
 _SPARSE = 8  # codes of so many more values than records are sorted to be numbered
 
 
-class Values(dict[Any, int]):
-    """Numbers of values, in the order in which they come."""
-
-    def __missing__(self, value: Any) -> int:
-        self[value] = len(self)
-        return self[value]
-
-    def add(self, values: Iterable[Any]) -> Array:
-        """The number of each of some values; new ones get the next numbers."""
-        return np.array(list(map(self.__getitem__, values)), dtype=np.int64)
+def look_up(codes: Mapping[Any, int], values: Iterable[Any]) -> Array:
+    """The code of each of some values; `new_codes` gives new ones the next codes."""
+    return np.array(list(map(codes.__getitem__, values)), dtype=np.int64)
 
 
 def joint_codes(first: Array, *others: Array) -> Array:

@@ -65,6 +65,7 @@ def shortest_prefixes(selection: Selection, hashes: Iterable[str], shortest: int
         values = columns.values("hash")
         for value in values:
             if value[:shortest] in starts:
+                # Beyond its neighbours, hashes have no more in common with it than with these.
                 at = bisect_left(ordered, value)
                 for neighbour in ordered[max(at - 1, 0) : at + 2]:
                     if neighbour != value:

@@ -26,13 +26,13 @@ import numpy as np
 from fastrec.answers.codes import (
     Array,
     CodedColumn,
-    Values,
     distinct_of,
+    look_up,
     ranks_of,
     used_codes,
 )
 from fastrec.corpus.column_filter import codes_of, match_columns, values_at
-from fastrec.corpus.columns import METADATA, PartColumns
+from fastrec.corpus.columns import METADATA, PartColumns, new_codes
 from fastrec.corpus.reader import lines_of, open_columns, open_corpus, unmatched
 from fastrec.corpus.scan import VERIFY_HINT, PartTask, decoding, run_on_parts
 from fastrec.errors import CorpusError, NoMatchError, UsageError, counted, shown
@@ -98,9 +98,10 @@ class Selection:
         # By number: the cluster of the question of a record, if questions come in clusters.
         self.clusters: Array | None = None
         self.notes: list[str] = []  # about these
-        # A part may have hundreds of evaluations, each of which asks for the same columns.
-        self._numbers = lru_cache(8)(PartColumns.numbers)
         self.chosen: list[Members] = []  # by part; empty if all records count
+        # The last columns that were read: a part may have hundreds of evaluations, which ask for
+        # the same ones.
+        self._read_column = lru_cache(8)(PartColumns.numbers)
 
     def columns(self, part: int) -> PartColumns:
         """The columns of a part."""
@@ -162,7 +163,7 @@ class Selection:
         """Select the same records, with an evaluation for each group."""
         if not groups:
             return self
-        scopes = Values()  # as tuples of the scope and the code of each group
+        scopes = new_codes()  # as tuples of the scope and the code of each group
         members = []
         models = set()  # of each scope
         for part, fields in self._fields(groups):
@@ -182,7 +183,7 @@ class Selection:
             # Which of the keys of its record each row has.
             ordinal = np.arange(len(rows)) - (np.cumsum(sizes[place]) - sizes[place])[rows]
             starts = np.cumsum(sizes) - sizes
-            codes = scopes.add(list(chain.from_iterable(keys)))[starts[place][rows] + ordinal]
+            codes = look_up(scopes, chain.from_iterable(keys))[starts[place][rows] + ordinal]
             members.append(Members(positions[rows], codes))
             models |= self._models_of(part, members[-1])
             _check_groups(groups, len(models))
@@ -202,11 +203,11 @@ class Selection:
             NoMatchError: No record has the field.
         """
         group = GroupBy(parse_path(field))
-        values = Values()
-        values.add([""])  # of records without the field
+        values = new_codes()
+        look_up(values, [""])  # of records without the field
         codes = np.zeros(self.starts[-1], dtype=np.int64)
         for part, (own,) in self._fields((group,)):
-            of_values = values.add([group.code_of(first) for first, *_ in own.values])
+            of_values = look_up(values, [group.code_of(first) for first, *_ in own.values])
             codes[self.numbers(part)] = of_values[own.codes]
         numbers = np.arange(len(codes))
         names = ("evaluation", "hash", "sample_id")
@@ -265,7 +266,7 @@ class Selection:
 
     def gather(self, name: str, numbers: Array) -> Array:
         """The values of a column in some records, given by number."""
-        return self._collect(numbers, lambda columns, at: self._numbers(columns, name)[at])
+        return self._collect(numbers, lambda columns, at: self._read_column(columns, name)[at])
 
     def codes(self, name: str, numbers: Array) -> CodedColumn:
         """A column in some records.
@@ -273,7 +274,7 @@ class Selection:
         Equal values of all parts have one code. Values of metadata are spelled in JSON, because 1,
         1.0 and true are equal.
         """
-        values = Values()
+        values = new_codes()
 
         def collect(columns: PartColumns, positions: Array) -> Array:
             known = _dictionary(columns, name)
@@ -282,7 +283,7 @@ class Selection:
                 codes = columns.numbers(name)[positions]
             used = np.flatnonzero(np.bincount(codes, minlength=len(known)))
             new = np.zeros(len(known), dtype=np.int64)
-            new[used] = values.add([known[code] for code in used.tolist()])
+            new[used] = look_up(values, [known[code] for code in used.tolist()])
             return new[codes]
 
         return CodedColumn(self._collect(numbers, collect), list(values))

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate, islice, pairwise, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple, Self
@@ -192,7 +193,7 @@ class RunSlice(msgspec.Struct, frozen=True, array_like=True):
     # path of the columns of a part, which are its index; the other index says what they lack
     columns: str = ""
     has_repeats: bool = False  # whether records of a part of a trusted corpus have equal keys
-    first: bytes = b""  # no key is below this one
+    first: bytes = b""  # the lowest key, if it is known
 
 
 class OpenedPart(NamedTuple):
@@ -496,21 +497,18 @@ def gather(
     what it needs next is read ahead; 0 leaves the cache alone. Parts with columns need `open_part`.
     """
     share = origins_sharer()
-
-    def cursor(run_slice: RunSlice) -> _Cursor:
-        return _Cursor(
-            run_slice,
-            low,
-            high,
-            window_bytes // len(slices),
-            share,
-            with_texts=with_texts,
-            with_rows=True,
-            turns=turns,
-            open_part=open_part,
-        )
-
-    for records in _windows(slices, cursor, window_bytes if with_texts else None):
+    open_cursor = partial(
+        _Cursor,
+        low=low,
+        high=high,
+        stretch=window_bytes // max(len(slices), 1),
+        share_origins=share,
+        with_texts=with_texts,
+        with_rows=True,
+        turns=turns,
+        open_part=open_part,
+    )
+    for records in _windows(slices, open_cursor, window_bytes if with_texts else None):
         texts = records.texts
         order, groups = in_order(
             records.keys,
@@ -536,14 +534,15 @@ def gather_keys(
     Records with equal keys are in no certain order. Those of equal size and fingerprint are
     duplicates.
     """
-    share = origins_sharer()
-
-    def cursor(run_slice: RunSlice) -> _Cursor:
-        return _Cursor(
-            run_slice, low, high, window_bytes // len(slices), share, open_part=open_part
-        )
-
-    for records in _windows(slices, cursor):
+    open_cursor = partial(
+        _Cursor,
+        low=low,
+        high=high,
+        stretch=window_bytes // max(len(slices), 1),
+        share_origins=origins_sharer(),
+        open_part=open_part,
+    )
+    for records in _windows(slices, open_cursor):
         keys = records.keys
         sizes = records.sizes
         size_of = dict(zip(keys, sizes, strict=True))
@@ -557,19 +556,20 @@ def gather_keys(
 
 def _windows(
     slices: Iterable[RunSlice],
-    cursor_of: Callable[[RunSlice], _Cursor],
+    open_cursor: Callable[[RunSlice], _Cursor],
     window_bytes: int | None = None,
 ) -> Iterator[_Records]:
     """Yield the records of all slices in windows: those of one slice after those of the other.
 
-    A window has about `window_bytes` of text, if that is limited.
+    A slice is opened when its first key is next, and let go after its last record. A window has
+    about `window_bytes` of text, if that is limited.
     """
     closed = sorted(slices, key=_first_of, reverse=True)
     cursors: list[_Cursor] = []
     while cursors or closed:
         next_key = min([cursor.waiting.keys[0] for cursor in cursors] or [closed[-1].first])
         while closed and closed[-1].first <= next_key:
-            cursors.append(cursor_of(closed.pop()))
+            cursors.append(open_cursor(closed.pop()))
         for cursor in cursors:
             cursor.read_ahead()
         # The lowest key that may have further records; None if there are no others.

@@ -31,8 +31,8 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 _CONVERGED = 1e-14
 _MOST_TERMS = 100_000
-_AT_ONCE = 10_000
-_FEW = 100  # values: their logarithms take as long as sorting them
+_AT_ONCE = 10_000  # pairs
+_FEW = 100  # values, whose logarithms take less time than sorting them
 _ROUNDING = 1e-12
 _LARGE = 1e200
 _WHOLE = 1e10  # smaller binomial coefficients are exact
@@ -96,7 +96,7 @@ def t_p_values(t_squared: Array, degrees: Array) -> Array:
 def incomplete_beta(x: Array, a: Array, b: Array) -> Array:
     """The regularized incomplete beta function I(x; a, b), by Lentz's continued fraction.
 
-    Some thousand at a time stay in the cache of the processor.
+    It takes so many values at a time that they stay in the cache of the processor.
     """
     if len(x) > _AT_ONCE:
         pieces = [slice(start, start + _AT_ONCE) for start in range(0, len(x), _AT_ONCE)]

@@ -34,7 +34,7 @@ _LEAST_T_SQUARED = 1.9**2  # the same for means: p > 0.05 if |t| < 1.96
 # Changes of a pair: with more, 2^(1-k) is below any p-value that decides about ranks. That of two
 # million pairs is 2^-25.
 _MANY = 32
-_AT_FIRST = 64  # questions
+_AT_FIRST = 64  # questions of the first stretch
 _BITS = 45  # of values that are compared: means of the same scores may differ in the last bits
 _SAME_SIZE = 1e-9
 _ROUNDING = 1e-12
@@ -88,7 +88,7 @@ class _Sizes:
         self._largest = np.where(self._changed > 0, 0.5, 0.0)
 
     def add(self, block: Array) -> None:
-        """Compare as many values again as before at a time: most pairs are closed soon."""
+        """Compare values in stretches, each as long as all before: most pairs are closed soon."""
         start, end = 0, _AT_FIRST
         while start < len(block):
             values = block[start:end]

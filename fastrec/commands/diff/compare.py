@@ -33,15 +33,16 @@ from fastrec.answers.codes import (
     Array,
     CodedColumn,
     Distinct,
-    Values,
     by_code,
     distinct_of,
     is_there,
+    look_up,
     ranks_of,
 )
 from fastrec.answers.selection import Selection
 from fastrec.commands.diff.document import Flip, Loss, RecordName
 from fastrec.commands.diff.fields import LineChange, LinesTask, PartLines
+from fastrec.corpus.columns import new_codes
 from fastrec.corpus.part_records import KEY_COLUMNS
 from fastrec.corpus.scan import SplitHashes
 from fastrec.sorting.keys import FIELDS, METRIC
@@ -95,9 +96,9 @@ class Records:
     def column(self, field: str) -> CodedColumn:
         """A field of the sort key."""
         if field not in self._columns:
-            values = Values()
+            values = new_codes()
             sides = [side.codes(KEY_COLUMNS[field], own) for side, own in self._sides()]
-            codes = np.concatenate([values.add(known)[codes] for codes, known in sides])
+            codes = np.concatenate([look_up(values, known)[codes] for codes, known in sides])
             self._columns[field] = CodedColumn(codes, list(values))
         return self._columns[field]
 

@@ -22,9 +22,10 @@ import msgspec
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from fastrec.answers.codes import Array, Values, by_key, distinct_of, joint_codes, order_of
+from fastrec.answers.codes import Array, by_key, distinct_of, joint_codes, look_up, order_of
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query, Scope
+from fastrec.corpus.columns import new_codes
 from fastrec.judge.parse import parse, spell
 from fastrec.schemas.view import view, view_decoder
 
@@ -167,8 +168,8 @@ def _find_joins(index: QuestionTable, evaluation: str, scopes: _Scopes) -> Evalu
     models = sorted({model for scope, query in scopes for model in query.models or scope.models})
     tables = [index.table(query) for _, query in scopes]
     split = {sample_hash for table in tables for sample_hash in table.split_hashes()}
-    questions = Values()
-    ids = Values()
+    questions = new_codes()
+    ids = new_codes()
     by_metric = []
     numbers = []
     for metric, table in enumerate(tables):
@@ -183,8 +184,8 @@ def _find_joins(index: QuestionTable, evaluation: str, scopes: _Scopes) -> Evalu
             names.append((sample_hash, sample_id if sample_hash in split else b""))
             spelled.append(sample_id)
         asked = Asked(
-            questions.add(names)[places],
-            ids.add(spelled)[places],
+            look_up(questions, names)[places],
+            look_up(ids, spelled)[places],
             model,
             np.full_like(model, metric),
         )
