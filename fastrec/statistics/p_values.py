@@ -38,28 +38,39 @@ _LARGE = 1e200
 _WHOLE = 1e10  # smaller binomial coefficients are exact
 
 
-def paired_p_values(questions: Array, changed: Array, evidence: Array, uniform: Bools) -> Array:
-    """The p-values of pairs: exact McNemar test if differences are uniform, else t-test."""
+def paired_p_values(
+    questions: Array, changed: Array, evidence: Array, uniform: Bools, enough: float = 0.0
+) -> Array:
+    """The p-values of pairs: exact McNemar test if differences are uniform, else t-test.
+
+    Those that are surely at most `enough` may be upper bounds.
+    """
     p_values = np.ones_like(evidence)
     excess = np.rint(np.sqrt(evidence[uniform] * changed[uniform]))
-    p_values[uniform] = mcnemar_p_values(changed[uniform], excess)
+    p_values[uniform] = mcnemar_p_values(changed[uniform], excess, enough)
     other = ~uniform
     least = 2.0 ** (1 - changed[other])
-    p_values[other] = np.maximum(paired_t_p_values(questions[other], evidence[other]), least)
+    by_t = paired_t_p_values(questions[other], evidence[other], enough)
+    p_values[other] = np.maximum(by_t, least)
     return p_values
 
 
-def mcnemar_p_values(changed: Array, excess: Array) -> Array:
+def mcnemar_p_values(changed: Array, excess: Array, enough: float = 0.0) -> Array:
     """The p-values of the exact McNemar test: of n changed questions, |better - worse| in excess.
 
     If nothing really differs, the number of questions that changed one way is binomial with
     probability one half. With the smaller count k, p = 2 · (C(n, k) + … + C(n, 0)) / 2ⁿ, at most 1.
-    With few questions p is exact; else it has 9 digits.
+    With few questions p is exact; else it has 9 digits. Those that are surely at most `enough` are
+    upper bounds, by Hoeffding's inequality.
 
     >>> mcnemar_p_values(np.array([0.0, 5.0, 12.0]), np.array([0.0, 5.0, 8.0])).tolist()
     [1.0, 0.0625, 0.03857421875]
     """
-    smaller = np.rint((changed - excess) / 2)
+    with np.errstate(invalid="ignore"):
+        p_values = 2 * np.exp(-(excess**2) / (2 * changed))
+    exact = ~(p_values <= enough)
+    changed = changed[exact]
+    smaller = np.rint((changed - excess[exact]) / 2)
     larger = changed - smaller
     logarithm = _lgamma(changed + 1) - _lgamma(smaller + 1) - _lgamma(larger + 1)
     is_whole = logarithm < math.log(_WHOLE)
@@ -74,23 +85,34 @@ def mcnemar_p_values(changed: Array, excess: Array) -> Array:
         if not term.any():
             break
         total += term
-    return np.asarray(np.minimum(unit * total, 1.0))
+    p_values[exact] = np.minimum(unit * total, 1.0)
+    return p_values
 
 
-def paired_t_p_values(questions: Array, evidence: Array) -> Array:
+def paired_t_p_values(questions: Array, evidence: Array, enough: float = 0.0) -> Array:
     """The p-values of the paired t-test of n questions: t² = m (n - 1) / (n - m)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         rest = questions - evidence
         t_squared = np.where(
             rest > _ROUNDING * questions, evidence * (questions - 1) / rest, np.inf
         )
-    return t_p_values(t_squared, np.maximum(questions - 1, 1))
+    return t_p_values(t_squared, np.maximum(questions - 1, 1), enough)
 
 
-def t_p_values(t_squared: Array, degrees: Array) -> Array:
-    """The two-sided p-values of squares of Student's t."""
+def t_p_values(t_squared: Array, degrees: Array, enough: float = 0.0) -> Array:
+    """The two-sided p-values of squares of Student's t.
+
+    Those that are surely at most `enough` are upper bounds, which take a hundredth of the time.
+    They are I(x; a, 1/2) = ∫ u^(a-1) (1-u)^(-1/2) du / B(a, 1/2) from 0 to x, with 1-u replaced by
+    1-x, and a B(a, 1/2) by √(πa), which are smaller.
+    """
     share = np.where(np.isinf(t_squared), 0.0, degrees / (degrees + np.minimum(t_squared, _LARGE)))
-    return incomplete_beta(share, degrees / 2, np.full_like(degrees, 0.5))
+    half = degrees / 2
+    with np.errstate(divide="ignore"):
+        p_values = share**half / np.sqrt((1 - share) * math.pi * half)
+    exact = p_values > enough
+    p_values[exact] = incomplete_beta(share[exact], half[exact], np.full_like(half[exact], 0.5))
+    return p_values
 
 
 def incomplete_beta(x: Array, a: Array, b: Array) -> Array:

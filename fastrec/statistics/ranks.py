@@ -19,7 +19,9 @@ number of models minus the number of those that are significantly worse.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,9 +73,9 @@ class PairSums(NamedTuple):
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.squares > 0, self.total**2 / self.squares, 0.0)
 
-    def p_values(self) -> Array:
-        """The p-value of each pair of a list of pairs."""
-        return paired_p_values(self.clusters, self.changed, self.evidence(), self.uniform)
+    def p_values(self, enough: float = 0.0) -> Array:
+        """The p-value of each pair of a list of pairs; up to `enough`, it may be an upper bound."""
+        return paired_p_values(self.clusters, self.changed, self.evidence(), self.uniform, enough)
 
 
 class _Sizes:
@@ -89,11 +91,14 @@ class _Sizes:
 
     def add(self, block: Array) -> None:
         """Compare values in stretches, each as long as all before: most pairs are closed soon."""
+        numbers = defaultdict[bytes, int](count().__next__)
+        content = np.array([numbers[column.tobytes()] for column in block.T])
+        differs = content != content[:, None]
         start, end = 0, _AT_FIRST
         while start < len(block):
             values = block[start:end]
             has_answers = np.asarray(~np.isnan(values).all(axis=0))
-            is_open = self._is_uniform() | (self._changed < _MANY)
+            is_open = differs & (self._is_uniform() | (self._changed < _MANY))
             open_pairs = np.triu(is_open & has_answers & has_answers[:, None], 1)
             if open_pairs.any():
                 self._compare(_halves(values.T), open_pairs)
@@ -227,7 +232,8 @@ def significant(sums: PairSums, *, lower: bool) -> Bools:
     is_likely = (listed.evidence() >= _LEAST_EVIDENCE) & (listed.changed >= _LEAST_CHANGED)
     likely = np.flatnonzero(is_likely)  # of the others, p > 0.05
     gains = -listed.total if lower else listed.total
-    return _better(pairs, likely, listed.at(likely).p_values(), gains, len(sums.clusters))
+    enough = ALPHA / max(len(gains), 1)  # for Holm's method, whatever the other p-values are
+    return _better(pairs, likely, listed.at(likely).p_values(enough), gains, len(sums.clusters))
 
 
 class MeanTest:
@@ -267,7 +273,8 @@ class MeanTest:
         # Without two common questions, the variance is NaN, so t is 0, and nothing is significant.
         likely = np.flatnonzero(t_squared >= _LEAST_T_SQUARED)
         p_values = np.maximum(
-            t_p_values(t_squared[likely], degrees[likely]), 2.0 ** (1 - self._changed[likely])
+            t_p_values(t_squared[likely], degrees[likely], ALPHA / len(mean)),
+            2.0 ** (1 - self._changed[likely]),
         )
         return _better(self._pairs, likely, p_values, mean, self._models)
 

@@ -209,6 +209,32 @@ def test_many_pairs_have_the_p_values_of_single_ones(pairs: list[tuple[int, floa
         assert alone[0] == together[at]
 
 
+@settings(max_examples=examples(40, 400))
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 2_000), st.floats(0, 1), st.booleans(), st.integers(0, 9)),
+        min_size=1,
+        max_size=12,
+    ),
+    st.sampled_from([1e-300, 1e-9, 1e-4, 0.01, 1.0]),
+)
+def test_p_values_that_are_small_enough_may_be_upper_bounds(
+    pairs: list[tuple[int, float, bool, int]], enough: float
+) -> None:
+    """All others are exact, and no bound is above `enough`."""
+    columns = [np.array(column, dtype=float) for column in zip(*pairs, strict=True)]
+    changed, share, uniform, unchanged = columns
+    excess = np.rint(changed * share)
+    excess -= (changed - excess) % 2
+    evidence = np.where(uniform, np.abs(excess) ** 2 / changed, changed * share)
+    case = changed + unchanged + 1, changed, evidence, uniform.astype(bool)
+    exact = paired_p_values(*case)
+    found = paired_p_values(*case, enough)
+    is_bound = found != exact
+    assert (exact[is_bound] < found[is_bound]).all()
+    assert (found[is_bound] <= enough).all()
+
+
 def test_no_pairs() -> None:
     none = np.zeros(0)
     assert paired_p_values(none, none, none, none.astype(bool)).tolist() == []

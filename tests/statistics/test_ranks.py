@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastrec.statistics.adjust import holm
 from fastrec.statistics.paired import compare_series
 from fastrec.statistics.ranks import ALPHA, count_wins, pair_sums, rank_ranges, significant
 from tests.lazily import Library
@@ -167,6 +168,42 @@ def test_all_pairs_have_the_p_values_of_pairs_alone(
     assert (found.changed[~exact] >= 64).all()
     assert (sums.changed == sums.changed.T).all()
     assert (sums.uniform == sums.uniform.T).all()
+
+
+@pytest.mark.parametrize("kind", ["binary", "scores"])
+def test_many_models_are_ranked_by_exact_p_values(kind: str) -> None:
+    """Although only those that may decide are exact."""
+    random = np.random.default_rng(3)
+    values = (random.random((200, 150)) < np.linspace(0.1, 0.9, 150)).astype(float)
+    if kind == "scores":
+        values = np.round(values + random.normal(0, 0.3, values.shape), 3)
+    sums = pair_sums(alone([values]), 150)
+    pairs = np.triu_indices(150, 1)
+    p_values = sums.at(pairs).p_values()
+    expected = np.zeros((150, 150), dtype=bool)
+    for place in holm(p_values, tests=len(p_values), alpha=ALPHA):
+        first, second = pairs[0][place], pairs[1][place]
+        winner = sums.total[first, second] > 0
+        expected[(first, second) if winner else (second, first)] = True
+    assert (significant(sums, lower=False) == expected).all()
+    assert (p_values[expected[pairs] | expected.T[pairs]] > ALPHA / len(p_values)).any()
+    assert 0 < expected.sum() < len(p_values)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_models_with_the_same_answers(sparse: bool) -> None:
+    """Their differences are 0, and those to others are the same."""
+    random = np.random.default_rng(5)
+    values = random.normal(size=(300, 4))
+    if sparse:
+        values[random.random(values.shape) < 0.2] = np.nan
+    copied = [0, 1, 2, 3, 1, 0]
+    sums = pair_sums(alone([values[:200, copied], values[200:, copied]]), 6)
+    once = pair_sums(alone([values[:200], values[200:]]), 4)
+    for name in ("changed", "uniform", "clusters"):
+        expected = getattr(once, name)[np.ix_(copied, copied)]
+        assert (getattr(sums, name) == expected).all(), name
+    assert sums.changed[0, 5] == sums.changed[1, 4] == 0
 
 
 def test_few_changed_scores_do_not_rank() -> None:
