@@ -23,7 +23,7 @@ def draw_means(sums: Array, counts: Array, seed: int) -> Array:
     bundles = len(sums)
     known: dict[bytes, int] = {}  # Many models have answered the same questions.
     of_model = [known.setdefault(column.tobytes(), len(known)) for column in counts.T]
-    number = counts[:, [of_model.index(column) for column in range(len(known))]]
+    number = counts[:, np.unique(of_model, return_index=True)[1]]
     means = []
     step = max(_CELLS // max(bundles, 1), 1)
     for start in range(0, DRAWS, step):
@@ -50,16 +50,15 @@ def _rounded(draws: Array) -> Array:
 
 def interval_ends(draws: Array) -> Array:
     """The ends of the 95 % intervals of all models; NaN are draws without an answer of a model."""
-    if np.isnan(draws).any():
-        return np.nanquantile(draws, _ENDS, axis=0)
-    # The same as np.quantile, which takes three times as long, and imports masked arrays.
-    ordered = np.sort(draws, axis=0)
+    ordered = np.sort(draws, axis=0)  # NaN comes last
+    last = np.count_nonzero(~np.isnan(draws), axis=0) - 1
+    models = np.arange(len(last))
     ends = []
     for share in _ENDS:
-        place, rest = divmod((len(draws) - 1) * share, 1)
-        low = ordered[int(place)]
-        high = ordered[min(int(place) + 1, len(draws) - 1)]
+        place, rest = np.divmod(last * share, 1)
+        low = ordered[place.astype(np.intp), models]
+        high = ordered[np.minimum(place.astype(np.intp) + 1, last), models]
         with np.errstate(invalid="ignore"):
             step = high - low
-            ends.append(low + step * rest if rest < 0.5 else high - step * (1 - rest))
+            ends.append(np.where(rest < 0.5, low + step * rest, high - step * (1 - rest)))
     return np.array(ends)

@@ -24,6 +24,14 @@ def test_ends_of_intervals_are_percentiles() -> None:
 def test_ends_without_some_draws() -> None:
     draws = np.array([[1.0], [np.nan], [3.0]])
     assert interval_ends(draws) == pytest.approx(np.array([[1.05], [2.95]]))
+    random = np.random.default_rng(1)
+    draws = random.random((1000, 40))
+    draws[random.random(draws.shape) < np.linspace(0, 0.999, 40)] = np.nan
+    assert (interval_ends(draws) == np.nanpercentile(draws, [2.5, 97.5], axis=0)).all()
+    draws[:, 7] = np.nan
+    ends = interval_ends(draws)
+    assert np.isnan(ends[:, 7]).all()
+    assert np.isnan(ends).sum() == 2
 
 
 @pytest.mark.parametrize("missing", [False, True])
