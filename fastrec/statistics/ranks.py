@@ -300,13 +300,18 @@ def rank_ranges(better: Bools) -> list[tuple[int, int]]:
 
 
 def count_wins(values: Array) -> Array:
-    """How many other models each one is ahead of, in each row; a tie counts as half."""
+    """How many other models each one is ahead of, in each row; a tie counts as half.
+
+    So does a model without a value, which has no number itself.
+    """
     order = np.argsort(values, axis=1)
     ordered = np.take_along_axis(values, order, axis=1)
     last = values.shape[1] - 1 - _first_equal(ordered[:, ::-1])[:, ::-1]
     wins = np.empty_like(values)
     np.put_along_axis(wins, order, (_first_equal(ordered) + last) / 2, axis=1)
-    wins[np.isnan(values)] = -0.5  # ahead of none
+    is_absent = np.isnan(values)
+    wins += is_absent.sum(axis=1, keepdims=True) / 2
+    wins[is_absent] = np.nan
     return wins
 
 

@@ -231,5 +231,9 @@ def test_wins_of_many_models() -> None:
     values[random.random(values.shape) < 0.1] = np.nan
     for at, wins in enumerate(count_wins(values).T):
         own = values[:, at, None]
-        assert (wins == (own > values).sum(axis=1) + ((own == values).sum(axis=1) - 1) / 2).all()
-    assert count_wins(np.array([[3.0, 1.0, 3.0, np.nan]])).tolist() == [[1.5, 0.0, 1.5, -0.5]]
+        ties = (own == values) | np.isnan(values)
+        expected = (own > values).sum(axis=1) + (ties.sum(axis=1) - 1) / 2
+        expected[np.isnan(own[:, 0])] = np.nan
+        assert wins.tolist() == pytest.approx(expected.tolist(), nan_ok=True)
+    found = count_wins(np.array([[3.0, 1.0, 3.0, np.nan]])).tolist()
+    assert found == [pytest.approx([2.0, 0.5, 2.0, np.nan], nan_ok=True)]
