@@ -23,7 +23,7 @@ from typing import Any, Unpack
 
 import msgspec
 
-from fastrec.errors import NoMatchError, UsageError, listed, nearest, shown
+from fastrec.errors import NoMatchError, UsageError, did_you_mean, listed, nearest, shown
 from fastrec.parameters import FILTERS, NAME_FILTERS, OUTCOMES
 from fastrec.parameters import AnyPath as AnyPath  # noqa: PLC0414 - public here
 from fastrec.parameters import FilterArguments as FilterArguments  # noqa: PLC0414
@@ -185,7 +185,8 @@ def make_filters(**given: Unpack[FilterArguments]) -> Filters:
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in FILTERS:
-            raise TypeError(f"make_filters() got an unexpected keyword argument {name!r}")
+            hint = did_you_mean(name, FILTERS)
+            raise TypeError(f"unexpected keyword argument {name!r}{hint}")
         values[name] = value if name in OUTCOMES else _patterns(name, value)
     if files := values.pop("questions", ()):
         patterns = values.get("hash", ())

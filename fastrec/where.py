@@ -351,6 +351,12 @@ def without_group(name: str) -> str:
     return name.partition(_GROUP_MARK)[0]
 
 
+def no_groups(groups: Iterable[GroupBy]) -> NoMatchError:
+    """Say that no record has a value to group by."""
+    needed = [f"a number in {by.field}" if by.bins else f"the field {by.field}" for by in groups]
+    return NoMatchError(f"no record has {' or '.join(needed)}")
+
+
 def largest_groups(
     totals: Iterable[Grouped],
     grouped: Iterable[_Item],
@@ -370,7 +376,7 @@ def largest_groups(
         all_values.update(values.values())
         by_scope[name, group.metric].append(group)
     if all_values == {None}:
-        raise NoMatchError(f"no record has the field {' or '.join(by.field for by in groups)}")
+        raise no_groups(groups)
     shown = []
     for total in totals:
         scope = total.evaluation_name, total.metric

@@ -405,7 +405,8 @@ def exit_if_incomplete(records: object, damaged: Sequence[str]) -> None:
     elif damaged:
         print_error(
             f"missing or cut: {listed([*map(shown, damaged)], 3)}\nThe numbers are right, but the "
-            "corpus is damaged; normalize again. `fastrec verify` lists all problems."
+            "corpus is damaged; normalize its shards again. `fastrec verify` lists all "
+            "problems."
         )
     else:
         return
@@ -427,7 +428,6 @@ def explain_damage(*corpora: str) -> Iterator[None]:
             inside = [corpus for corpus in corpora if exc.path.startswith(os.path.join(corpus, ""))]
             corpus = shown((inside or corpora)[0])
             exc.add_note(
-                f"The corpus is damaged; normalize again. `fastrec verify {corpus}` lists all "
-                "problems."
+                f"The corpus is damaged: `fastrec verify {corpus}` lists all problems."
             )
         raise

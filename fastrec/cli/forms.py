@@ -41,6 +41,7 @@ _WIDEST = 60  # characters of a cell in such a table
 _KEYWORDS = [
     "select", "from", "where", "group", "by", "order", "limit", "count", "avg", "distinct", "ilike",
 ]  # fmt: skip
+_FORMATS = {".csv": "csv", ".json": "json", ".md": "markdown", ".parquet": "parquet"}
 _NUMBERS = ("int", "float", "double", "decimal")
 _PLAIN = frozenset({int, float, str})  # types of cells that CSV has as they are
 
@@ -75,6 +76,8 @@ def sql(arguments: tuple[str, ...], file: str | None, output: str | None, tables
         return
     corpora, query = _split(arguments, file)
     output_format = asked().output_format
+    if output is not None and output_format == "text":
+        output_format = _FORMATS.get(Path(output).suffix, "text")
     if output_format == "parquet" and output is None:
         raise UsageError("--format parquet needs -o FILE")
     with allow_broken_pipe(), explain_damage(*corpora):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -66,7 +66,8 @@ def import_logs(
       0     all logs are imported
       1     with --strict: a log states figures that its records do not reproduce
       2     the command line is wrong, or there are no logs
-      3     a log was not imported (see --skip-bad-logs), or a shard not written
+      3     a log was not imported (see --skip-bad-logs), no sample became a
+            record, or a shard was not written
 
     \b
     Examples:
@@ -87,6 +88,7 @@ def import_logs(
     if options["output"] is None:
         raise click.UsageError("Missing option '-o' / '--output'.")
     result = run_with_progress(run, paths, stages=("import",), **options)
+    has_records = any(log.records for log in result.logs)
     with allow_broken_pipe():
         for bad in result.bad_logs[:_MOST_BAD]:
             print_error(f"{shown(bad.path)}: {bad.reason}")
@@ -106,9 +108,11 @@ def import_logs(
                     step = f"; for them: fastrec normalize {arguments(paths)} -o corpus"
                 print_notice(f"{counted(len(files), 'file')} skipped, {kind}: {named}{step}")
             _print_account(result)
-            if result.logs:
+            if has_records:
                 click.echo(f"next: fastrec normalize {arguments([options['output']])} -o corpus")
-    if result.bad_logs and (not skip_bad_logs or not result.logs):
+        if result.logs and not has_records:
+            print_error("no sample became a record")
+    if not has_records or (result.bad_logs and not skip_bad_logs):
         raise Exit(3)
     if strict and any(log.disagreements for log in result.logs):
         raise Exit(1)
@@ -119,6 +123,7 @@ def _print_account(result: Import) -> None:
         print_notice(f"{shown(same)} has the same content as {shown(first)}: imported once")
     by_harness: dict[str, list[ImportedLog]] = {}
     left_out = Counter[str]()
+    logs_by_reason = defaultdict[str, list[str]](list)
     fields = Counter[tuple[str, str, str]]()
     figures = []
     width = terminal_width()
@@ -127,6 +132,8 @@ def _print_account(result: Import) -> None:
         print_notice(*(f"{shown(log.log)}: {note}" for note in log.notes))
         by_harness.setdefault(log.harness, []).append(log)
         left_out.update(log.left_out)
+        for reason in log.left_out:
+            logs_by_reason[reason].append(shown(log.log))
         for field, reasons in log.fields_left_out.items():
             fields.update({(log.harness, field, why): count for why, count in reasons.items()})
         for figure in log.disagreements:
@@ -137,7 +144,8 @@ def _print_account(result: Import) -> None:
     if by_harness:
         print_lines(table_lines(table_of("logs", by_harness.values(), _HARNESS)))
     for reason, count in list(left_out.items())[:_MOST_ROWS]:
-        print_notice(f"{counted(count, 'sample')} left out: {safe(reason)}")
+        logs = listed(logs_by_reason[reason], _EXAMPLES)
+        print_notice(f"{logs}: {counted(count, 'sample')} left out: {safe(reason)}")
     if more := sum(list(left_out.values())[_MOST_ROWS:]):
         print_notice(f"{counted(more, 'more sample')} left out: import.json says why")
     rows = [(harness, field, f"{count:,}", why) for (harness, field, why), count in fields.items()]

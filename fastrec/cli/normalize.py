@@ -146,8 +146,8 @@ def normalize(
     if result.refused:
         raise RefusedError(output, result.output, result.refused, result.summary)
     if rejected and options.gate is None:
-        if not quiet:
-            print_notice(f"run `fastrec rejects {shown(output)}` to see why lines were rejected")
+        # Also with --quiet, since it says why the exit code is 1.
+        print_notice(f"run `fastrec rejects {shown(output)}` to see why lines were rejected")
         raise Exit(1)
 
 

@@ -123,6 +123,7 @@ _MOST_WAITING = 4_096  # distinct metadata of records that are held at a time
 TOKENS = ("input_tokens", "output_tokens", "total_tokens")
 _NO_TOKENS = (0, 0, 0)
 _HEAD_BYTES = 64 << 10  # of a file that are read first, and kept
+_NEXT_STEP = "Normalize its shards again, or the corpus with --judge"
 _METADATA_MARK = b',"metadata":{'
 _MOST = {"d": int(sys.float_info.max), "Q": 2**64 - 1}  # the largest integer in an array
 
@@ -545,9 +546,9 @@ class PartColumns:
                     return file.pread(size, offset)
             return self._storage.read_range(self._path, size, offset)
         except FileNotFoundError as exc:
-            raise CorpusError(self._path, "is missing: normalize again") from exc
+            raise CorpusError(self._path, f"is missing. {_NEXT_STEP}") from exc
         except EndsEarlyError as exc:
             raise self._damaged(exc.strerror or str(exc)) from exc
 
     def _damaged(self, reason: str) -> CorpusError:
-        return CorpusError(self._path, f"is damaged: {reason}. Normalize again")
+        return CorpusError(self._path, f"is damaged: {reason}. {_NEXT_STEP}")

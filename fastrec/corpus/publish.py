@@ -265,7 +265,7 @@ def _why_not_replaced(opened: LocalOutput, target: Path, kind: Kind, overwrite: 
     if not names:
         return None
     if kind.marker not in names:
-        return f"holds something else than {kind.name} (no {kind.marker}): it is not replaced"
+        return f"holds something other than {kind.name} (no {kind.marker}): it is not replaced"
     opened.old_marker = LOCAL.read_all(str(target / kind.marker))
     listed = kind.files(opened.old_marker)
     if not listed:

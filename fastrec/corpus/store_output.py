@@ -298,5 +298,5 @@ def lease_of(output: str, kind: Kind) -> Lease:
 
 def _foreign_file(output: str, path: str, kind: Kind) -> UsageError:
     return UsageError(
-        f"{shown(output)} holds something else than {kind.name}, {shown(path)}: choose another"
+        f"{shown(output)} holds something other than {kind.name}, {shown(path)}: choose another"
     )

@@ -103,8 +103,8 @@ def trusted_shards(
                     document, manifest, published, trust=trust, is_guess=is_guess and is_default
                 )
             )
-            if not reason and is_default and _has_other_turns(corpus, manifest):
-                reason = "some have turns of two versions"
+            if is_default:
+                reason = reason or _why_other_turns(corpus, manifest)
         except REFUSALS:
             reason = "another build of fastrec made it"
         if reason:
@@ -171,12 +171,13 @@ def _why_not_ours(
     return f"{reason}; --trust takes them as they are"
 
 
-def _has_other_turns(corpus: str, manifest: Manifest) -> bool:
-    """Whether the summary says that records have turns of two versions, or cannot be read."""
+def _why_other_turns(corpus: str, manifest: Manifest) -> str:
+    """Why records may have turns of two versions; empty if the summary says that none has."""
     try:
-        return OTHER_TURNS.code in read_summary(corpus, manifest).notes
+        notes = read_summary(corpus, manifest).notes
     except (OSError, CorpusError):
-        return True
+        return "its summary cannot be read"
+    return "some have turns of two versions" if OTHER_TURNS.code in notes else ""
 
 
 def _lines_of(document: bytes) -> set[str]:

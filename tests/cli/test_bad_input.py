@@ -568,7 +568,7 @@ def test_wrong_option(command: str) -> None:
         ),
         (
             ["export", "corpus", "-o", "shards", "--format", "csv", "--overwrite"],
-            "holds something else than an export",
+            "holds something other than an export",
         ),
         (["verify", "corpus", "--jobs", "0"], "'--jobs'"),
         (["verify"], "Missing argument 'CORPUS'"),

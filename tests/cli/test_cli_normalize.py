@@ -197,9 +197,10 @@ def test_json_output() -> None:
 
 
 def test_quiet() -> None:
-    """With -q only errors are printed; the exit code stays."""
+    """With -q only errors are printed, and why the exit code is 1."""
     done = run("bad.jsonl", "-o", "out", "-q")
-    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
+    note = b"note: run `fastrec rejects out` to see why lines were rejected\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", note)
     done = run("truncated.jsonl.zst", "-o", "other", "-q")
     assert (done.returncode, done.stdout) == (3, b"")
     assert done.stderr.startswith(b"error: ")

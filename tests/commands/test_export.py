@@ -803,7 +803,7 @@ def test_lines_are_read_by_their_columns(tmp_path: Path, corpus: Path, format_: 
     with pytest.raises(CorpusError, match="records, but the manifest says"):
         fastrec.export(corpus, tmp_path / "tables", format=format_)
     columns.unlink()
-    with pytest.raises(CorpusError, match="is missing: normalize again"):
+    with pytest.raises(CorpusError, match="is missing. Normalize its shards again"):
         fastrec.export(corpus, tmp_path / "tables", format=format_)
     assert not (tmp_path / "tables").exists()
 
@@ -864,7 +864,7 @@ def test_an_existing_output_needs_overwrite(corpus: Path, tmp_path: Path) -> Non
     done = run(corpus, "-o", output, "--overwrite")
     assert done.returncode == 2
     assert (
-        b"holds something else than an export (no export.json): it is not replaced" in done.stderr
+        b"holds something other than an export (no export.json): it is not replaced" in done.stderr
     )
     done = run(corpus, "-o", corpus, "--overwrite")
     assert done.returncode == 2

@@ -396,6 +396,15 @@ def test_dates_and_times_of_any_year(corpus: Corpus, tmp_path: Path) -> None:
     assert b"error: Parquet has no type for a column of this result" in done.stderr
 
 
+def test_the_ending_of_a_file_names_the_format(corpus: Corpus, tmp_path: Path) -> None:
+    """Unless an option does."""
+    query = "select 1 as n"
+    for ending, options in ((".csv", ()), (".txt", ("--format", "csv")), (".txt", ())):
+        output = tmp_path / f"result{ending}"
+        run_command("sql", str(corpus.path), query, "-o", str(output), *options)
+        assert (output.read_text() == "n\n1\n") == (ending == ".csv" or bool(options))
+
+
 @pytest.mark.each_value
 @pytest.mark.parametrize("output_format", ["text", "csv", "json", "parquet"])
 def test_results_are_streamed(

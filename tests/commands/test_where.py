@@ -491,6 +491,7 @@ def test_groups_that_no_record_has_are_refused(
     ]
     for field, message in (
         ("metadata.nothing", b"no record has the field metadata.nothing"),
+        ("metadata.subject:4", b"no record has a number in metadata.subject"),
         ("a..b", b"not a field"),
     ):
         done = run_command(command, str(corpus.path), *models, "--group-by", field)

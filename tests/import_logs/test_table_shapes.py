@@ -313,7 +313,7 @@ def test_files_of_a_directory_that_are_no_such_tables_are_named(tmp_path: Path) 
     assert [Path(bad.path).name for bad in result.bad_logs] == ["cut.json"]
     assert {kind: len(files) for kind, files in result.skipped_files.items()} == {
         "no tables": 3,
-        "tables without the column q": 1,
+        "tables that lack columns: q": 1,
     }
     assert result.other_files == 4
     with pytest.raises(UsageError, match=r"all files are left out; .*--guess"):
@@ -423,6 +423,23 @@ def test_a_guess_is_one_command_that_runs(tmp_path: Path, name: str) -> None:
     assert models == {"keys": {"a", "b"}, "folders": {"a", "b"}, "table": {"a", "b"}}.get(
         name, models
     )
+
+
+def test_what_is_left_out_is_named(tmp_path: Path) -> None:
+    """With the files that have it; without any record, there is no next step."""
+    rows = {"a.csv": "m,1,q,yes\nm,2,q,huh\n", "b.csv": "m,3,q,no\nm,4,q,huh\n"}
+    for name, text in rows.items():
+        (tmp_path / name).write_text("model,id,question,ok\n" + text)
+    given = (tmp_path, "--evaluation", "E", "--model-column", "model", "--id-column", "id")
+    given += ("--input-column", "question")
+    done = run_command("import", *given, "-o", tmp_path / "out", "--correct-column", "ok")
+    reason = "2 samples left out: line 3: 'ok' is not true or false: 'huh'"
+    assert f"a.csv, {tmp_path}/b.csv: {reason}" in done.stderr.decode()
+    assert b"next: fastrec normalize" in done.stdout
+    done = run_command("import", *given, "-o", tmp_path / "none", "--score-column", "ok")
+    assert done.returncode == 3
+    assert b"error: no sample became a record" in done.stderr
+    assert b"next:" not in done.stdout
 
 
 def guessed(folder: Path) -> tuple[str, str]:

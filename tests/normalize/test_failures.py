@@ -291,7 +291,7 @@ def test_only_a_corpus_can_be_replaced(kind: str, shard: Path, tmp_path: Path) -
         precious = tmp_path / "out" / "thesis.tex"
         precious.parent.mkdir()
         precious.write_text("precious")
-    with pytest.raises(UsageError, match=r"is not a directory|holds something else than a corpus"):
+    with pytest.raises(UsageError, match=r"is not a directory|holds something other than a corpus"):
         normalize(shard, tmp_path / "out", overwrite=True)
     assert precious.read_text() == "precious"
 

@@ -168,6 +168,6 @@ def test_a_run_stalls_and_is_cleaned(
 @pytest.mark.usefixtures("store")
 def test_what_is_not_ours_stays() -> None:
     FakeStore().pipe_file(f"{OUT}/notes.txt", b"ours")
-    with pytest.raises(UsageError, match=r"holds something else than a corpus, .*notes.txt"):
+    with pytest.raises(UsageError, match=r"holds something other than a corpus, .*notes.txt"):
         fastrec.clean(OUT)
     assert names() == ["/bucket/nightly/corpus/notes.txt"]

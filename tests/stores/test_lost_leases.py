@@ -359,7 +359,7 @@ def test_a_refused_run_keeps_the_lease_of_another_one(
     FakeStore().pipe_file(f"{OUT}/notes.txt", b"mine")
     with pytest.raises(
         UsageError,
-        match=r"holds something else than a corpus, fake://bucket/nightly/corpus/notes\.txt",
+        match=r"holds something other than a corpus, fake://bucket/nightly/corpus/notes\.txt",
     ):
         normalize(shards["a"])
     del store.objects["/bucket/nightly/corpus/notes.txt"]

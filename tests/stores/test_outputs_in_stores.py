@@ -162,7 +162,7 @@ def test_an_output_that_exists_is_refused(shard: str, store: Bucket, local: Corp
     assert published(store) == before
     store.put("other/notes.txt", b"mine")
     with pytest.raises(
-        UsageError, match=r"holds something else than a corpus, fake://bucket/other/notes\.txt"
+        UsageError, match=r"holds something other than a corpus, fake://bucket/other/notes\.txt"
     ):
         normalize(shard, output="fake://bucket/other", overwrite=True)
     store.remove("other/notes.txt")
@@ -177,7 +177,7 @@ def test_foreign_files_that_look_like_parts_stay(shard: str, store: Bucket) -> N
     store.put("mine/part-00000.jsonl.gz", b"precious")
     for options in ({}, {"overwrite": True}, {"fresh": True}):
         with pytest.raises(
-            UsageError, match=r"holds something else than a corpus, fake://bucket/mine/part-00000"
+            UsageError, match=r"holds something other than a corpus, fake://bucket/mine/part-00000"
         ):
             normalize(shard, output="fake://bucket/mine", **options)
     assert store.objects("mine/") == {"mine/part-00000.jsonl.gz": b"precious"}

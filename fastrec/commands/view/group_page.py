@@ -9,11 +9,10 @@ from fastrec.answers.pictures import cells_table
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query
 from fastrec.commands.view.addresses import Site
-from fastrec.errors import NoMatchError
 from fastrec.filters import Filters
 from fastrec.pages.html import Cell, Html
 from fastrec.pages.svg import heat_class
-from fastrec.where import GroupBy, spell_path, ungrouped_name
+from fastrec.where import GroupBy, no_groups, spell_path, ungrouped_name
 from fastrec.wording import NONE, value_text
 
 _COLUMNS = 60  # groups in the table
@@ -68,7 +67,7 @@ def group_results(
                 site.query(replace(query, models=(model.model_id,))),
             )
     if not groups:
-        raise NoMatchError(f"no record has the field {group.field}")
+        raise no_groups([group])
     return {
         "results_caption": f"Results by {group.field}",
         "groups": () if group.bins else sorted(groups.items()),

@@ -89,7 +89,7 @@ def plan(log: Log) -> LogPlan:
     if {*lacking} <= {*absent}:
         if is_named:
             raise LogError(path, problem)
-        raise NotATableError(path, f"tables without the column {listed(lacking)}")
+        raise NotATableError(path, f"tables that lack columns: {listed(lacking)}")
     return LogPlan(
         run=RunInfo(
             task=columns.evaluation,
