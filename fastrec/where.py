@@ -8,7 +8,8 @@ digits, `_`, `-`, `/` and spaces is quoted. A list stands for each of its items.
 everything that the model said: its outputs and the turns of the assistant. Some fields that no
 record has are computed: see `_COMPUTED`.
 
-    =  !=  <  <=  >  >=   as numbers if both are numbers or spell one (true is 1), else as texts
+    =  !=  <  <=  >  >=   as numbers if both are numbers or spell one (true is 1), else as texts;
+                          only a text is below or above another text
     ~                     contains, ignoring case
     =~                    a regular expression finds something; RE2 runs in linear time
     ?                     the field is there, and neither null nor empty
@@ -47,7 +48,9 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">": gt,
     ">=": ge,
 }
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,40})?(?:[eE][+-]?\d{1,2})?")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,999})(\.[0-9]{1,999})?([eE][+-]?[0-9]{1,9})?")
+# So may a limit be spelled, but no value: 007 is a name.
+_LIMIT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
 _LARGEST = 2**1023  # a larger integer may be no double
 
 FieldPath = tuple[str, ...]  # the keys that lead to a field
@@ -197,11 +200,15 @@ def _holds(operator: str, wanted: str) -> Callable[[Any], bool]:
         return lambda value: search(text_of(value)) is not None
     compare = _COMPARISONS[operator]
     number = number_of(wanted)
+    is_limit = operator not in ("=", "!=")
+    if is_limit and number is None and _LIMIT.fullmatch(wanted):
+        number = float(wanted)
 
     def holds(value: Any) -> bool:
         own = value if isinstance(value, bool) else number_of(value)
         if number is None or own is None:
-            return compare(text_of(value), wanted)
+            is_text = isinstance(value, str) or not is_limit
+            return is_text and compare(text_of(value), wanted)
         return compare(own, number)
 
     return holds
@@ -209,8 +216,8 @@ def _holds(operator: str, wanted: str) -> Callable[[Any], bool]:
 
 def number_of(value: Any) -> float | None:
     """A number, or the number that a text spells; None if it is anything else."""
-    if isinstance(value, str) and _NUMBER.fullmatch(value):
-        value = msgspec.json.decode(value)
+    if isinstance(value, str) and (spelled := _NUMBER.fullmatch(value)):
+        return float(value) if any(spelled.groups()) else int(value)
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 

@@ -427,7 +427,5 @@ def explain_damage(*corpora: str) -> Iterator[None]:
         if not says_what_to_do and not isinstance(exc, ShardLimitError):
             inside = [corpus for corpus in corpora if exc.path.startswith(os.path.join(corpus, ""))]
             corpus = shown((inside or corpora)[0])
-            exc.add_note(
-                f"The corpus is damaged: `fastrec verify {corpus}` lists all problems."
-            )
+            exc.add_note(f"The corpus is damaged: `fastrec verify {corpus}` lists all problems.")
         raise

@@ -803,7 +803,7 @@ def test_lines_are_read_by_their_columns(tmp_path: Path, corpus: Path, format_: 
     with pytest.raises(CorpusError, match="records, but the manifest says"):
         fastrec.export(corpus, tmp_path / "tables", format=format_)
     columns.unlink()
-    with pytest.raises(CorpusError, match="is missing. Normalize its shards again"):
+    with pytest.raises(CorpusError, match=r"is missing\. Normalize its shards again"):
         fastrec.export(corpus, tmp_path / "tables", format=format_)
     assert not (tmp_path / "tables").exists()
 

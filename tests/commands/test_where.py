@@ -481,6 +481,41 @@ def test_a_report_has_the_groups_of_stats(corpus: Corpus, tmp_path: Path) -> Non
         assert one.title in page
 
 
+@pytest.mark.parametrize(
+    ("condition", "matching"),
+    [
+        ("n>1e100", [1e308, 10**400]),
+        ("n>1000000000000000000", [2**70, 1e308, 10**400]),
+        ("n>18446744073709551615", [2**70, 1e308, 10**400]),
+        ("n<1e400", [-3, 0.25, "2.5", True, 7, 2**70, 1e308, 10**400]),
+        (f"n={2**70}", [2**70]),
+        (f"n={10**400}", [10**400]),
+        (f"n<{10**400}", [-3, 0.25, "2.5", True, 7, 2**70, 1e308]),
+        ("n<.5", [-3, 0.25]),
+        ("n>+5", [7, 2**70, 1e308, 10**400]),
+        ("n<=05.", [-3, 0.25, "2.5", True]),
+        ("n>1", ["2.5", 7, 2**70, 1e308, 10**400]),
+        ("n=.25", []),
+        ("n=1", [True]),
+        ("n=true", [True]),
+        ("n>abc", []),
+        ("n<50%", ["2.5"]),
+    ],
+)
+def test_numbers_and_limits(condition: str, matching: list[Any]) -> None:
+    """A limit may be spelled in more ways than a value, and only a text is compared with a text."""
+    values = [-3, 0.25, "2.5", True, 7, 2**70, 1e308, 10**400, {"n": 9}]
+    holds = parse_condition(condition).matches
+    assert [value for value in values if holds({"n": value})] == matching
+
+
+def test_names_that_look_like_numbers() -> None:
+    for value, condition in (("007", "n=007"), ("１2", "n=１2"), ("2026-02-03", "n>2026-01")):
+        assert parse_condition(condition).matches({"n": value})
+    for value, condition in (("007", "n=7"), (7, "n=007"), ("１2", "n=12")):
+        assert not parse_condition(condition).matches({"n": value})
+
+
 @pytest.mark.each_value
 @pytest.mark.parametrize("command", ["compare", "report", "trend"])
 def test_groups_that_no_record_has_are_refused(
