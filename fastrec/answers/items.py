@@ -49,7 +49,7 @@ class Item(msgspec.Struct, kw_only=True):
     sample_ids: list[str | int]
     #: Models with an answer.
     models: int
-    #: 1 minus the mean score of the models.
+    #: 1 minus the mean score of the models; the mean score if lower is better.
     difficulty: float
     #: The correlation of its scores with the mean of all other questions, over models.
     discrimination: float | None
@@ -119,8 +119,9 @@ def analyse_items(
     seed: int = 0,
 ) -> EvaluationItems:
     """Analyse the questions of a scope, by the answers of all its models or of some."""
-    sign = -1.0 if scope.lower_is_better else 1.0
-    scores = sign * _scores(table, models, graded=scope.graded)
+    scores = _scores(table, models, graded=scope.graded)
+    if scope.lower_is_better:
+        scores = 1 - scores
     answering = int((~np.isnan(scores)).any(axis=1).sum())
     enough = answering >= FEWEST_MODELS
     complete = scores[np.ix_(*_complete(scores))]

@@ -184,7 +184,7 @@ def reduce_repeats(index: QuestionTable, repeats: RepeatsAs) -> list[EvaluationS
                     *value_rows(index, query, names, graded=by_score, repeats=repeats).values(),
                     strict=True,
                 )
-                for by_score in (False, graded)
+                for by_score in (False, True)
             )
             models += map(_reduced, batch, shares, scores, counts[start : start + step])
         reduced.append(msgspec.structs.replace(evaluation, graded=graded, by_model=models))

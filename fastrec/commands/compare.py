@@ -316,15 +316,15 @@ def _compare_scope(
     if detect is not None:
         difference = detect / points_per_unit(other_scale=graded and scope.other_scale)
     (paired,) = compare_series([series], graded=graded, clusters=clusters, detect=difference)
-    wins, losses = (
-        (paired.fell, paired.rose) if scope.lower_is_better else (paired.rose, paired.fell)
-    )
+    is_lower = graded and scope.lower_is_better  # not if verdicts are compared
+    wins, losses = (paired.fell, paired.rose) if is_lower else (paired.rose, paired.fell)
     wanted = examples if paired.rose + paired.fell else 0
     return filled(
         ComparedEvaluation,
         paired,
         scope,
         graded=graded,
+        lower_is_better=is_lower,
         other_scale=graded and scope.other_scale,
         only_a=paired.only_second,
         only_b=paired.only_first,

@@ -108,6 +108,19 @@ def test_difficulty_and_discrimination_are_those_of_a_plain_reading(
             assert question.discrimination == pytest.approx(expected)
 
 
+def test_errors_are_read_as_scores_are(exam: EvaluationItems, tmp_path: Path) -> None:
+    """If lower is better, 0 is right, 1 is wrong, and a question is as difficult as its mean."""
+    errors = [
+        record | {"evaluation": {"score": 1 - record["evaluation"]["score"], "is_correct": False}}
+        for record in _records()
+    ]
+    corpus = make_corpus(tmp_path, errors)
+    [found] = items(corpus, lower_is_better="exam").evaluations
+    assert found.flags == exam.flags
+    assert found.questions == exam.questions
+    assert found.reliability == pytest.approx(exam.reliability)
+
+
 def test_too_few_models_are_said(corpus: Path) -> None:
     (found,) = items(corpus, model=[f"org/m{number:02d}" for number in range(7)]).evaluations
     assert found.too_few_models

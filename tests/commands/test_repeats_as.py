@@ -193,6 +193,20 @@ def test_graded_scores(tmp_path: Path) -> None:
     )
 
 
+def test_scores_of_first_answers(tmp_path: Path) -> None:
+    """They may be other than the verdicts, also if they are 0 and 1."""
+    records = [
+        answer("e", f"q{number}", A, 1.0, metadata={"epoch": str(epoch)})
+        | {"evaluation": {"score": 1.0, "is_correct": False}}
+        for number in range(4)
+        for epoch in (1, 2)
+    ]
+    corpus = make_corpus(tmp_path, records)
+    for how in ("mean", "first"):
+        [model] = fastrec.stats(corpus, repeats_as=how).evaluations[0].by_model
+        assert (model.accuracy, model.mean_score) == (0, 1), how
+
+
 def test_compare(corpus: Path) -> None:
     """B has 1 of 4 right each time: pass^1 is 1/4, pass^2 is 0."""
     found = {
@@ -208,6 +222,22 @@ def test_compare(corpus: Path) -> None:
         "compare", corpus, A, B, "--repeats-as", "pass^2", "--examples", "0"
     ).stdout.decode()
     assert "  pass^2: the chance that all of 2 answers to a question would be right" in text
+
+
+def test_verdicts_are_better_if_right_whatever_scores_are(tmp_path: Path) -> None:
+    """A metric whose lower scores are better has verdicts, too."""
+    records = [
+        answer("e", f"q{number}", model, score, metadata={"epoch": str(epoch)})
+        | {"evaluation": {"score": score, "is_correct": model == A}}
+        for number in range(8)
+        for model, score in ((A, 0.125), (B, 0.5))
+        for epoch in (1, 2)
+    ]
+    corpus = make_corpus(tmp_path, records)
+    for how, difference in {"mean": -0.375, "pass@2": 1.0, "majority": 1.0}.items():
+        [found] = fastrec.compare(corpus, A, B, lower_is_better="e", repeats_as=how).evaluations
+        assert (found.wins, found.losses, found.difference) == (8, 0, difference)
+        assert found.lower_is_better == (how == "mean")
 
 
 def test_text_groups_and_report(corpus: Path, tmp_path: Path) -> None:
