@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from glob import escape
 from typing import Unpack
 
 import msgspec
@@ -141,8 +142,9 @@ def questions(
     of_wrong = [pattern for pattern in wrong if pattern != "all"]
     check_patterns("model", [*of_right, *of_wrong], everyone)
     if split:
-        of_right.append(choose_model(split[0], everyone))
-        of_wrong.append(choose_model(split[1], everyone))
+        # Both are names, even if they look like patterns.
+        of_right.append(escape(choose_model(split[0], everyone)))
+        of_wrong.append(escape(choose_model(split[1], everyone)))
     if text:
         names = {scope.evaluation_name for scope, _ in scopes}
         index.search(text, names.pop() if len(names) == 1 else None, jobs=jobs, progress=progress)

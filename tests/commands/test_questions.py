@@ -203,6 +203,17 @@ def test_the_prefix_finds_the_question(corpus: Path) -> None:
             assert shown.sample_hash == row.sample_hash
 
 
+def test_names_with_brackets_are_names(tmp_path: Path) -> None:
+    """Also if another name matches them as a pattern."""
+    verdicts = {"org/[a]": 1.0, "org/a": 0.0, "org/b": 0.0}
+    corpus = make_corpus(
+        tmp_path, [answer("e", "q", model, score) for model, score in verdicts.items()]
+    )
+    for split, number in {("org/[a]", "org/a"): 1, ("org/a", "org/[a]"): 0}.items():
+        [found] = fastrec.questions(corpus, split=split).evaluations
+        assert len(found.questions) == number
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -168,8 +168,11 @@ PAIRS = [
     ("select sum(tool_calls), sum(turns) from answers", "select sum(tool_calls), sum(turns) from r"),
     ("select count(*) from questions",
      "select count(*) from (select distinct evaluation_name, METRIC, sample_hash from r)"),
-    ("select sum(answers), sum(errors) from questions", ("select count(*), count(*) filter (error "
-"<> '') from r")),
+    ("select sum(answers), sum(errors) from questions",
+     "select count(*) filter (not F), count(*) filter (error <> '') from r"),
+    ("select question, models from questions",
+     ("select sample_hash, count(distinct model_id) filter (not F) from r group by "
+"evaluation_name, METRIC, 1")),
     ("select question, accuracy from questions",
      ("select sample_hash, avg(evaluation.is_correct::int) filter (not F) from r group by "
 "evaluation_name, METRIC, 1")),
@@ -562,7 +565,11 @@ def test_several_corpora_have_a_column_with_their_names(corpus: Corpus, tmp_path
             == counts
         )
         assert (
-            dict(ours.execute("select corpus, sum(answers) from questions group by 1").fetchall())
+            dict(
+                ours.execute(
+                    "select corpus, sum(answers + errors) from questions group by 1"
+                ).fetchall()
+            )
             == counts
         )
     assert counts == {"corpus": len(corpus.lines), "other": len(Corpus(tmp_path / "other").lines)}
