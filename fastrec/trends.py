@@ -94,9 +94,9 @@ class Change(msgspec.Struct):
     after: str
     #: Questions that it answered in both, which the numbers are about.
     questions: int = 0
-    #: Questions with a higher share of right answers, or mean score, in the later corpus.
+    #: Questions with a better share of right answers, or mean score, in the later corpus.
     better: int = 0
-    #: Questions with a lower one.
+    #: Questions with a worse one.
     worse: int = 0
     #: Accuracy or mean score in the earlier corpus.
     old: float | None = None

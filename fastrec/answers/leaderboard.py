@@ -61,33 +61,44 @@ BUNDLES = 10_000
 class Estimate(msgspec.Struct):
     """A number with its 95 % interval, from the bootstrap."""
 
+    #: The number.
     value: float
+    #: Lower end of the interval.
     low: float
+    #: Upper end of the interval.
     high: float
 
 
 class BoardEvaluation(ScopeNames):
     """A column: an evaluation with its primary metric."""
 
-    metrics: int  # Metrics that the evaluation has and that judge answers.
-    graded: bool  # Whether values are mean scores; otherwise they are accuracies.
-    lower_is_better: bool  # Whether a lower score is better.
-    questions: int  # Its questions.
-    weight: float  # Its weight in the mean; 0 if it does not count there.
-    title: str  # Its name, with the metric if it has several, and ↓ if lower is better.
+    #: Metrics that the evaluation has and that judge answers.
+    metrics: int
+    #: Whether values are mean scores; otherwise they are accuracies.
+    graded: bool
+    #: Whether a lower score is better.
+    lower_is_better: bool
+    #: Its questions.
+    questions: int
+    #: Its weight in the mean; 0 if it does not count there.
+    weight: float
+    #: Its name, with the metric if it has several, and ↓ if lower is better.
+    title: str
 
 
 class BoardCell(Estimate, kw_only=True):
     """A model on an evaluation: the accuracy or mean score over questions that it answered."""
 
-    questions: int  # Questions that it answered.
-    # Whether these are enough of the questions: `--min-coverage`. If not, nothing is computed from
-    # it.
+    #: Questions that it answered.
+    questions: int
+    #: Whether these are enough of the questions: `--min-coverage`. If not, nothing is computed from
+    #: it.
     counts: bool
-    # Its best rank on the evaluation, as in `stats`; null if more than 2,000 models have enough
-    # answers.
+    #: Its best rank on the evaluation, as in `stats`; null if more than 2,000 models have enough
+    #: answers.
     rank_best: int | None = None
-    rank_worst: int | None = None  # Its worst rank.
+    #: Its worst rank.
+    rank_worst: int | None = None
 
     @property
     def colour(self) -> str:
@@ -101,39 +112,44 @@ class BoardModel(msgspec.Struct):
     """A row: a model. What is compared is compared within its group."""
 
     model_id: str
-    # Models of a group have answered the same evaluations; 1 is the group with the most
-    # evaluations. 0: none.
+    #: Models of a group have answered the same evaluations; 1 is the group with the most
+    #: evaluations. 0: none.
     group: int
-    cells: list[BoardCell | None]  # One for each evaluation; null without answers.
-    # The weighted mean over the evaluations of its group whose values are in [0, 1] and better if
-    # higher.
+    #: One for each evaluation; null without answers.
+    cells: list[BoardCell | None]
+    #: The weighted mean over the evaluations of its group whose values are in [0, 1] and better if
+    #: higher.
     mean: Estimate | None = None
-    # The mean over evaluations of its rank among the models of its group; equal values share their
-    # mean rank. Null in a group of one, or of more than 2,000.
+    #: The mean over evaluations of its rank among the models of its group; equal values share their
+    #: mean rank. Null in a group of one, or of more than 2,000.
     mean_rank: Estimate | None = None
-    # The share of pairs of an evaluation and another model of the group in which it is ahead; a
-    # tie counts as half. Null in a group of one, or of more than 2,000.
+    #: The share of pairs of an evaluation and another model of the group in which it is ahead; a
+    #: tie counts as half. Null in a group of one, or of more than 2,000.
     win_share: Estimate | None = None
-    # Its best rank by mean in its group that paired tests allow; null in a group of one, and
-    # after the first 2,000 of a group.
+    #: Its best rank by mean in its group that paired tests allow; null in a group of one, and
+    #: after the first 2,000 of a group.
     rank_best: int | None = None
-    rank_worst: int | None = None  # Its worst rank.
+    #: Its worst rank.
+    rank_worst: int | None = None
 
 
 class Leaderboard(Tabular):
     """All models on the primary metrics of several evaluations."""
 
-    evaluations: list[BoardEvaluation]  # The columns, by name.
-    models: list[BoardModel]  # The rows: group by group, best mean first.
-    # Percent of the questions of an evaluation that a model must have answered for the evaluation
-    # to count.
+    #: The columns, by name.
+    evaluations: list[BoardEvaluation]
+    #: The rows: group by group, best mean first.
+    models: list[BoardModel]
+    #: Percent of the questions of an evaluation that a model must have answered for the evaluation
+    #: to count.
     min_coverage: float
-    left_out: int = 0  # Evaluations with fewer questions that a page leaves out.
-    # `--cluster`: intervals and tests are over clusters of questions with the same value of this
-    # field; null if they are over questions.
+    #: Evaluations with fewer questions that a page leaves out.
+    left_out: int = 0
+    #: `--cluster`: intervals and tests are over clusters of questions with the same value of this
+    #: field; null if they are over questions.
     cluster: str | None = None
-    # Files of the corpus that are missing or cut, by their sizes: what these numbers need is
-    # whole.
+    #: Files of the corpus that are missing or cut, by their sizes: what these numbers need is
+    #: whole.
     damaged: list[str] = []
 
     def rows(self) -> Rows:

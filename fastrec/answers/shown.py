@@ -55,7 +55,7 @@ class Tally(msgspec.Struct):
     #: Mean score over models.
     mean_score: float | None
     #: Twice the standard deviation over models of the share of right answers, or of graded scores
-    #: as a share of the range.
+    #: as a share of the range that those of all questions have.
     disagreement: float | None
     #: Models with nothing but errors.
     errors: int

@@ -122,7 +122,7 @@ class Question(msgspec.Struct, kw_only=True, gc=False):
     #: Mean score over models.
     mean_score: float | None
     #: Twice the standard deviation over models of the share of right answers, or of graded scores
-    #: as a share of the range.
+    #: as a share of the range that those of all questions have.
     disagreement: float | None
     #: Models with nothing but errors.
     errors: int

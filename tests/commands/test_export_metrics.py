@@ -226,7 +226,7 @@ def test_no_cell_of_the_matrix_mixes_metrics(tmp_path: Path) -> None:
         name, metric = columns[row[0]]
         assert row[1:4] == [name, metric or "", "true" if (name, metric) in graded else "false"]
     left_out = sum(scope in graded for scope in columns.values())
-    reason = "scores other than 0 and 1 are neither right nor wrong"
+    reason = "their scores are no verdicts"
     assert done.notices == [
         f"{len(records) - len(answers)} records with an error left out: their cells are empty",
         (

@@ -11,6 +11,7 @@ from pathlib import Path
 from fastrec.commands.calibration import Calibrations
 from fastrec.commands.check_pairs import PairCheck
 from fastrec.commands.clean import Cleaned
+from fastrec.answers.leaderboard import Leaderboard
 from fastrec.commands.compare import Comparison
 from fastrec.commands.corrected import Corrections
 from fastrec.commands.costs import Costs
@@ -132,6 +133,7 @@ DOCUMENTS: dict[str, tuple[Struct, str]] = {
     "normalize": (NormalizeResult, ""),
     "normalize --dry-run": (Plan, ""),
     "stats": (Stats, ""),
+    "leaderboard": (Leaderboard, ""),
     "overlap": (Overlap, ""),
     "costs": (Costs, ""),
     "calibration": (Calibrations, ""),

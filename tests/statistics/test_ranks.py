@@ -190,6 +190,11 @@ def test_many_models_are_ranked_by_exact_p_values(kind: str) -> None:
     assert 0 < expected.sum() < len(p_values)
 
 
+@pytest.mark.parametrize("models", [0, 1])
+def test_few_models_have_no_pairs(models: int) -> None:
+    assert not significant(pair_sums(alone([np.ones((3, models))]), models), lower=False).any()
+
+
 @pytest.mark.parametrize("sparse", [False, True])
 def test_models_with_the_same_answers(sparse: bool) -> None:
     """Their differences are 0, and those to others are the same."""

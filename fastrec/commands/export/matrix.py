@@ -166,7 +166,7 @@ def write_matrix(
         reason = "only a model's first answer to a question is in the matrix"
         notices.append(f"{counted(matrix.repeated, 'answer')} left out: {reason}")
     if columns := sum(len(block.columns) for block in matrix.blocks if block.is_graded):
-        reason = "scores other than 0 and 1 are neither right nor wrong"
+        reason = "their scores are no verdicts"
         notices.append(
             f"correct.csv lacks {counted(columns, 'column')} of graded metrics: {reason}"
         )
