@@ -11,7 +11,7 @@ import heapq
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from itertools import groupby, islice
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ from fastrec.sources.lines import LongLine, ReadStats
 from fastrec.sources.shard import Slice
 from fastrec.storage import FileDigest
 from fastrec.summary.document import Repairable, Repaired, RepairExample, filled, json_safe
-from fastrec.summary.rows import Sums
+from fastrec.summary.rows import NO_COUNTS, Sums
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -219,33 +219,29 @@ class WrongHash(msgspec.Struct, frozen=True, order=True):
     computed: str
 
 
-_counter: Any = msgspec.field(default_factory=Counter)
-_list: Any = []
-
-
 class LineStatistics(Sums):
     """What the summary needs to know of the lines of a piece, or of all pieces."""
 
-    codes: Counter[str] = _counter  # rejected lines by the code of their first error
-    versions: Counter[str] = _counter  # valid lines by their schema version
-    notes: Counter[str] = _counter  # valid lines by the code of a note
-    renamed: Counter[str] = _counter  # valid lines by the rule of `--map`
+    codes: Counter[str] = NO_COUNTS  # rejected lines by the code of their first error
+    versions: Counter[str] = NO_COUNTS  # valid lines by their schema version
+    notes: Counter[str] = NO_COUNTS  # valid lines by the code of a note
+    renamed: Counter[str] = NO_COUNTS  # valid lines by the rule of `--map`
     # Valid lines by label, whether it changed the record, and record.
-    labelled: Counter[Any] = _counter
-    fixed: Counter[str] = _counter  # lines of `--fixes`: fixed, or rejected again
+    labelled: Counter[Any] = NO_COUNTS
+    fixed: Counter[str] = NO_COUNTS  # lines of `--fixes`: fixed, or rejected again
     # Valid lines by evaluation, model and recipe of the given hash.
-    recipes: Counter[tuple[str, str, str]] = _counter
-    wrong_hashes: list[WrongHash] = _list  # examples
+    recipes: Counter[tuple[str, str, str]] = NO_COUNTS
+    wrong_hashes: list[WrongHash] = []  # examples
     repaired: int = 0
-    repaired_by_code: Counter[str] = _counter
-    repairs: list[_Repair] = _list  # examples
+    repaired_by_code: Counter[str] = NO_COUNTS
+    repairs: list[_Repair] = []  # examples
     repairable: int = 0  # rejected lines that repairs would keep
-    repairable_by_code: Counter[str] = _counter
+    repairable_by_code: Counter[str] = NO_COUNTS
     # of records that are filtered out: the first ones, one more than is listed
-    evaluations: list[str] = _list
-    metrics: list[str] = _list  # the same
-    models: list[str] = _list  # the same
-    similar: list[str] = _list  # names of them that a filter would match if it ignored case
+    evaluations: list[str] = []
+    metrics: list[str] = []  # the same
+    models: list[str] = []  # the same
+    similar: list[str] = []  # names of them that a filter would match if it ignored case
 
     def add(self, batch: Batch, filters: Filters, seen: set[FilteredOut]) -> None:
         """Add the lines of a chunk, but for the codes of rejected ones.
@@ -286,11 +282,6 @@ class LineStatistics(Sums):
             )
         if batch.replaced or batch.repaired or new:
             self._shorten()
-
-    def __iadd__(self, other: Self) -> Self:
-        super().__iadd__(other)
-        self._shorten()
-        return self
 
     def _shorten(self) -> None:
         self.wrong_hashes = heapq.nsmallest(_HASH_EXAMPLES, self.wrong_hashes)

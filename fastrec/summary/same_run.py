@@ -196,9 +196,7 @@ class SameRunCounts(Sums):
     records: int = 0
     # Records by runs: only the first hundred pairs in order, whose counts are exact.
     pairs: Counter[RunPair] = NO_COUNTS
-    superseded: list[Run] = msgspec.field(
-        default_factory=list
-    )  # their keys and the digests of their bodies
+    superseded: list[Run] = []  # their keys and the digests of their bodies
 
     def add(self, pair: RunPair) -> None:
         self.records += 1
