@@ -232,6 +232,11 @@ def power_text(differences: Sequence[tuple[float | None, float | None, int | Non
     return f"detects {text} with 80% power at p < 0.05{', '.join(named)}"
 
 
+def by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Counts, the greatest first, and of equal ones in the order of their names."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
 def signs_of(outcomes: Sequence[str]) -> str:
     """Show the outcomes of some trials, each with a sign; of many, only how many are right.
 

@@ -194,7 +194,9 @@ def format_repairable(
     >>> format_repairable(1_200, {"repair.null": 1_200}, 2_000)
     '`--repair all` would keep 1,200 of 2,000 rejected lines (1,200 repair.null)'
     """
-    rows = sorted(by_code.items(), key=lambda row: (-row[1], row[0]))
+    from fastrec.wording import by_count
+
+    rows = by_count(by_code)
     codes = [f"{count:,} {code}" for code, count in rows[:3]] + ["…"] * (len(rows) > 3)
     return (
         f"`--repair all` would keep {lines:,} of {counted(of, f'{kind} line')} ({', '.join(codes)})"

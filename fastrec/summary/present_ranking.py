@@ -23,7 +23,7 @@ from fastrec.summary.document import (
 from fastrec.summary.present_choice import Chosen, others_in_words
 from fastrec.summary.rows import from_portable
 from fastrec.where import GroupBy, with_groups
-from fastrec.wording import cluster_in_words, title_of
+from fastrec.wording import by_count, cluster_in_words, title_of
 
 _MOST = 5  # listed in a line
 MIN_COVERAGE = 50.0  # Percent of the questions that a model must have answered to be ranked.
@@ -399,7 +399,7 @@ def facts_in_words(facts: CorpusFacts) -> Iterator[str]:
         yield f"{counted(facts.same_run, 'record')} dropped that another run has, too"
     if facts.recipes.keys() - {facts.recipe, ABSENT}:
         names = {ABSENT: "without a hash", WRONG: "wrong"}
-        spelled = {names.get(name, f"by {name}"): count for name, count in _by_count(facts.recipes)}
+        spelled = {names.get(name, f"by {name}"): count for name, count in facts.recipes.items()}
         yield (
             f"hashes of lines: {_listed(spelled)}; the corpus has {facts.recipe} "
             "(overlap --by hashes)"
@@ -407,12 +407,8 @@ def facts_in_words(facts: CorpusFacts) -> Iterator[str]:
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    named = [f"{count:,} {name}" for name, count in _by_count(counts)]
+    named = [f"{count:,} {name}" for name, count in by_count(counts)]
     return ", ".join(named if len(named) <= _MOST else [*named[: _MOST - 1], "…"])
-
-
-def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def about(evaluation: EvaluationStats) -> str:

@@ -63,7 +63,7 @@ from fastrec.statistics.exact import to_double
 from fastrec.statistics.paired import Differences, differences_of, p_values_of, power
 from fastrec.summary.document import ModelName, ModelSummary, filled, scope_order
 from fastrec.summary.present_choice import matches_one, names_of_scope
-from fastrec.wording import points_per_unit
+from fastrec.wording import by_count, points_per_unit
 
 _COUNTED = (
     "old_records",
@@ -367,7 +367,6 @@ def diff(
     changes = _compare(corpora, rules, jobs)
     lower_scopes, lower_notices = _find_scopes(lower, scored)
     texts = [{part.entry.text_xxh3_128 for part in corpus.selection.parts} for corpus in corpora]
-    changed = sorted(changes.fields.items(), key=lambda field: (-field[1], field[0]))
     difference = filled(
         Difference,
         rules,
@@ -384,7 +383,9 @@ def diff(
         failures=[],
         counts=Counts(),
         models=[],
-        fields=[ChangedField(path=path, records=records) for path, records in changed],
+        fields=[
+            ChangedField(path=path, records=records) for path, records in by_count(changes.fields)
+        ],
         examples=Examples(**{kind: changes.listed[kind] for kind in Examples.__struct_fields__}),
         filters=wanted.spelled(),
         notices=[

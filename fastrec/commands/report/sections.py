@@ -13,7 +13,7 @@ from fastrec.sources.shard import numbered_lines
 from fastrec.storage import base_name, join
 from fastrec.summary.document import Summary
 from fastrec.summary.present_ranking import Stats, facts_of
-from fastrec.wording import titles_in
+from fastrec.wording import by_count, titles_in
 
 _EXAMPLES = 5  # per code
 _EXCERPT_BYTES = 160
@@ -52,7 +52,7 @@ def line_sections(summary: Summary, corpus: str, manifest: Manifest) -> dict[str
 
 
 def _rejected_lines(summary: Summary, corpus: str, manifest: Manifest) -> Html:
-    counts = sorted(summary.rejected_by_code.items(), key=lambda item: (-item[1], item[0]))
+    counts = by_count(summary.rejected_by_code)
     lines = summary.line_counts.lines
     rows = [(*code, number_cell(code[-1] / lines, ".1%")) for code in _codes(dict(counts))]
     by_code = _examples(corpus, manifest)
