@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from fastrec.answers.codes import Array, CodedColumn
+from fastrec.answers.codes import NO_NUMBERS, Array, CodedColumn
 from fastrec.answers.selection import Selection, has_column
 from fastrec.corpus.columns import CODES, COLUMNS, METADATA
 from fastrec.errors import UsageError, listed, need
@@ -85,8 +85,7 @@ def read_columns(
             raise UsageError(
                 f"there is no part {part!r}; the corpus has {len(known_parts):,} parts, from 0 on"
             )
-    nothing = np.array([], dtype=np.int64)
-    number = np.concatenate([nothing, *(selection.numbers(part) for part in wanted_parts)])
+    number = np.concatenate([NO_NUMBERS, *map(selection.numbers, wanted_parts)])
     wanted = list(dict.fromkeys(names)) or [*COLUMNS, *_metadata_columns(selection, number)]
     columns: dict[str, Array | CodedColumn] = {}
     exact = {}

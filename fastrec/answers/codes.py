@@ -10,6 +10,7 @@ import numpy as np
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 Array = np.ndarray[Any, Any]
+NO_NUMBERS = np.array([], dtype=np.int64)
 _LARGEST_CODE = 1 << 62
 _SPARSE = 8  # codes of so many more values than records are sorted to be numbered
 

@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fastrec.answers.codes import Array, by_code, count_of, is_there, none_if_nan
+from fastrec.answers.codes import NO_NUMBERS, Array, by_code, count_of, is_there, none_if_nan
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.facts import Facts, facts_of, mean_lengths, spread_range
 from fastrec.answers.finding import find_questions
@@ -147,7 +147,7 @@ class QuestionTable:
     def ids(self, query: Query) -> Array:
         """The questions that a query chooses, in its order: positions among those of its scope."""
         if self.scope(query) is None:
-            return np.array([], dtype=np.int64)
+            return NO_NUMBERS
         with self._lock:
             return self._ids(query)
 
@@ -508,7 +508,7 @@ class QuestionTable:
     def numbers_of(self, query: Query) -> Array:
         """The numbers of the records of the questions and models of a query, in order."""
         if self.scope(query) is None:
-            return np.array([], dtype=np.int64)
+            return NO_NUMBERS
         return np.sort(self.table(query).number[self.chosen(query)])
 
     def chosen(self, query: Query) -> Array:

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastrec.answers.codes import (
+    NO_NUMBERS,
     Array,
     CodedColumn,
     by_code,
@@ -60,9 +61,8 @@ class Records:
         self.selection = selection
         self.scopes = scopes
         self._tables: dict[int, ScopeRecords] = {}
-        nothing = np.array([], dtype=np.int64)
-        numbers = [nothing]
-        of_scope = [nothing]
+        numbers = [NO_NUMBERS]
+        of_scope = [NO_NUMBERS]
         for part in self._parts() if parts is None else parts:
             positions, codes = selection.members(part)
             chosen = np.flatnonzero((codes >= scopes.start) & (codes < scopes.stop))

@@ -24,6 +24,7 @@ import msgspec
 import numpy as np
 
 from fastrec.answers.codes import (
+    NO_NUMBERS,
     Array,
     CodedColumn,
     distinct_of,
@@ -296,7 +297,7 @@ class Selection:
             collect(self.columns(part), positions)
             for part, positions in self.by_part(numbers[order])
         ]
-        in_order = np.concatenate(collected) if collected else np.array([], dtype=np.int64)
+        in_order = np.concatenate(collected) if collected else NO_NUMBERS
         if is_in_order:
             return in_order
         values = np.empty_like(in_order)

@@ -22,7 +22,7 @@ from itertools import pairwise, takewhile
 
 import numpy as np
 
-from fastrec.answers.codes import Array, by_key
+from fastrec.answers.codes import NO_NUMBERS, Array, by_key
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.selection import Selection
 from fastrec.commands.diff.compare import Scope
@@ -193,8 +193,7 @@ def numbers_in(selection: Selection, bounds: Sequence[int]) -> Array:
     """The numbers of the selected records in a range."""
     first = int(np.searchsorted(selection.starts, bounds[0], side="right")) - 1
     parts = range(first, int(np.searchsorted(selection.starts, bounds[1])))
-    nothing = np.array([], dtype=np.int64)
-    numbers = np.concatenate([nothing, *map(selection.numbers, parts)])
+    numbers = np.concatenate([NO_NUMBERS, *map(selection.numbers, parts)])
     begin, end = np.searchsorted(numbers, bounds).tolist()
     return numbers[begin:end]
 
