@@ -18,11 +18,11 @@ from fastrec.schemas.view import REFUSALS
 from fastrec.sorting.keys import FIELDS, METRIC, key_splitter, sample_id_of, split_scope, text_of
 from fastrec.sources.inputs import MANIFEST_FORMAT, check_format
 from fastrec.storage import file_in, join, storage_of
-from fastrec.summary.document import Summary, json_safe
+from fastrec.summary.document import Summary, formatted, json_safe
 
 
 def indented_json(document: object) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    return formatted(document) + b"\n"
 
 
 _MOST_SKIPPED = 20  # listed in a message

@@ -437,14 +437,14 @@ def scope_order(scope: tuple[str, str | None]) -> tuple[str, bool, str]:
 
 
 def _evaluation(evaluation: EvaluationSummary) -> Iterator[bytes]:
-    return _listing(evaluation, "by_model", ([_formatted(model)] for model in evaluation.by_model))
+    return _listing(evaluation, "by_model", ([formatted(model)] for model in evaluation.by_model))
 
 
 def _listing(
     document: msgspec.Struct, last: str, items: Iterable[Iterable[bytes]]
 ) -> Iterator[bytes]:
     """Yield the text of a document, and of the items of the list that is its last field."""
-    yield _formatted(msgspec.structs.replace(document, **{last: []})).removesuffix(b"]\n}")
+    yield formatted(msgspec.structs.replace(document, **{last: []})).removesuffix(b"]\n}")
     separator = b"\n    "
     end = b"]\n}"
     for item in items:
@@ -456,5 +456,6 @@ def _listing(
     yield end
 
 
-def _formatted(document: object) -> bytes:
+def formatted(document: object) -> bytes:
+    """A document as indented JSON, without a newline at its end."""
     return msgspec.json.format(msgspec.json.encode(document), indent=2)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from fastrec.corpus.lock import locked
+from fastrec.corpus.manifest import indented_json
 from fastrec.errors import UsageError, shown
 from fastrec.harnesses.log import BadLog
 from fastrec.harnesses.registry import KNOWN
@@ -194,8 +195,7 @@ class ImportOutput(NamedTuple):
         if not is_url(directory):
             for name in sorted(names):
                 os.replace(join(self.work, name), join(directory, name))
-        data = msgspec.json.format(msgspec.json.encode(result), indent=2)
-        storage.write_all(join(directory, _IMPORT_FILE), data + b"\n")
+        storage.write_all(join(directory, _IMPORT_FILE), indented_json(result))
         for path in storage.files_in(directory):
             name = base_name(path)
             if _SHARD.fullmatch(name) and name not in names:
