@@ -13,7 +13,6 @@ from msgspec import UNSET
 from fastrec.filters import Filters
 from fastrec.judge.findings import Finding, InvalidRecordError
 from fastrec.judge.parse import parse, spell
-from fastrec.schemas.hashes import ABSENT
 from fastrec.schemas.registry import NEWEST_SCHEMA, Record
 from fastrec.schemas.schema import JsonObject, Schema
 
@@ -177,16 +176,6 @@ class Batch(msgspec.Struct):
     @property
     def filtered(self) -> int:
         return self.filtered_out.total()
-
-    @property
-    def verified(self) -> int:
-        """Records whose `sample_hash` is right by some recipe."""
-        return len(self.recipe_names) - self.filled - len(self.replaced)
-
-    @property
-    def filled(self) -> int:
-        """Records without a `sample_hash`."""
-        return self.recipe_names.count(ABSENT)
 
     def count_recipes(self, counts: Counter[tuple[str, str, str]]) -> Counter[tuple[str, str, str]]:
         """Add the numbers of records by evaluation_name, model_id and recipe."""

@@ -153,7 +153,7 @@ def test_a_wrong_sample_hash_is_replaced_or_kept(mode: Any, expected: str) -> No
     for record in (sample(), sample(zz=1)):
         batch, out = judge(json.dumps(record).encode(), sample_hash=mode)
         assert json.loads(out)["sample_hash"] == expected
-        assert (batch.verified, batch.filled, len(batch.replaced)) == (0, 0, 1)
+        assert (batch.recipe_names, len(batch.replaced)) == (["wrong"], 1)
         assert (batch.replaced[0].given, batch.replaced[0].computed) == (
             "00ff",
             reference.sample_hash(record),
@@ -161,7 +161,7 @@ def test_a_wrong_sample_hash_is_replaced_or_kept(mode: Any, expected: str) -> No
 
 
 def test_right_and_missing_hashes_are_counted() -> None:
-    """A right hash counts as verified, a missing one as filled."""
+    """A right hash counts by its recipe, a missing one as absent."""
     right = sample(sample_hash=reference.sample_hash(sample()))
     absent = sample()
     del absent["sample_hash"]
@@ -170,7 +170,7 @@ def test_right_and_missing_hashes_are_counted() -> None:
         for record in (right, absent, {**right, "zz": 1}, {**absent, "zz": 1})
     )
     batch, _ = judge(lines)
-    assert (batch.verified, batch.filled, batch.replaced) == (2, 2, [])
+    assert (batch.recipe_names, batch.replaced) == (["R1", "absent"] * 2, [])
 
 
 def test_unknown_keys_in_every_record_soon_take_the_fast_path() -> None:
