@@ -4,7 +4,6 @@ Each command imports its implementation when it runs.
 """
 
 import atexit
-import contextlib
 import gc
 import io
 import os
@@ -12,6 +11,7 @@ import signal
 import sys
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -68,7 +68,7 @@ def python_name(command: str) -> str:
     return "import_logs" if command == "import" else command.replace("-", "_")
 
 
-@contextlib.contextmanager
+@contextmanager
 def _handle_broken_pipes() -> Iterator[None]:
     """Ignore a broken pipe while help is printed, and report any other.
 
@@ -217,7 +217,7 @@ def script() -> None:
             sys.stdout.flush()
         except (OSError, ValueError) as problem:
             code = code or _fail(3, f"standard output: {problem}", problem)  # else it was reported
-        with contextlib.suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):
             sys.stderr.flush()
         os._exit(code)
 
@@ -272,7 +272,7 @@ def main() -> None:
     _set_signal_handlers(signal.SIG_IGN)  # nothing is left to stop, and the exit code is final
     if _received:  # the signal may have left anything half-done, so skip Python's cleanup at exit
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
+            with suppress(OSError, ValueError):
                 stream.flush()
         os._exit(code)
     sys.exit(code)

@@ -16,12 +16,12 @@ values are attributes of an item or keyword arguments:
 Text is measured, cut and wrapped by the columns that it takes on a terminal, not by its characters.
 """
 
-import contextlib
 import os
 import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any, TextIO
@@ -331,7 +331,7 @@ def _escape_json(text: str) -> str:
     return UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1] if match[0] != "\n" else "\n", text)
 
 
-@contextlib.contextmanager
+@contextmanager
 def allow_broken_pipe() -> Iterator[None]:
     """Print to stdout in this block: no error if the reader closes the pipe early, like `head`."""
     try:
@@ -345,7 +345,7 @@ def _silence(*streams: TextIO) -> None:
     """Redirect streams to /dev/null, so that the flush at exit does not fail either."""
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
-        with contextlib.suppress(OSError, ValueError):  # the stream may not be a file
+        with suppress(OSError, ValueError):  # the stream may not be a file
             os.dup2(null, stream.fileno())
     os.close(null)
 
@@ -383,7 +383,7 @@ def _print_message(lines: Iterable[str], **style: Any) -> None:
         print_stderr(line if number else f"{click.style(word + colon, **style)}{rest}")
 
 
-@contextlib.contextmanager
+@contextmanager
 def status_line(erase: Callable[[], None]) -> Iterator[None]:
     """Draw on the last line of stderr in this block.
 
@@ -415,7 +415,7 @@ def exit_if_incomplete(records: object, damaged: Sequence[str]) -> None:
     raise Exit(1)
 
 
-@contextlib.contextmanager
+@contextmanager
 def explain_damage(*corpora: str) -> Iterator[None]:
     """Read corpora in this block: an error about a damaged one gets a note that says what to do.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout, suppress
 from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
@@ -117,7 +117,7 @@ def _run(tables: Tables, query: str, output_format: str, output: str | None) -> 
 
     with (
         run_query(tables, query, as_text=output_format != "parquet") as result,
-        contextlib.ExitStack() as stack,
+        ExitStack() as stack,
     ):
         if result is None:
             return
@@ -127,7 +127,7 @@ def _run(tables: Tables, query: str, output_format: str, output: str | None) -> 
                 write_result(result, path)
                 return
             out = stack.enter_context(open(path, "w", encoding="utf-8", newline=""))
-            stack.enter_context(contextlib.redirect_stdout(out))
+            stack.enter_context(redirect_stdout(out))
         printers = {"json": _print_json, "csv": _print_csv}
         printers.get(output_format, partial(_print_rows, output_format=output_format))(result)
 
@@ -223,7 +223,7 @@ def _prompt(tables: Tables) -> None:
             "SQL over the tables answers, questions, models and records. \\d lists them, "
             "\\q leaves."
         )
-    with _history() if is_terminal else contextlib.nullcontext():
+    with _history() if is_terminal else nullcontext():
         text = ""
         is_last = False
         while not is_last:
@@ -253,7 +253,7 @@ def _prompt(tables: Tables) -> None:
                     print_error(str(exc))
 
 
-@contextlib.contextmanager
+@contextmanager
 def _history() -> Iterator[None]:
     """Complete the names of tables and columns, and remember the queries of earlier prompts."""
     try:
@@ -274,13 +274,13 @@ def _history() -> Iterator[None]:
     readline.set_completer(complete)
     readline.parse_and_bind("tab: complete")
     path = state_directory() / "sql_history"
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         readline.read_history_file(path)
     try:
         yield
     finally:
         readline.set_history_length(1000)
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             readline.write_history_file(path)
             path.chmod(0o600)

@@ -14,10 +14,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -266,7 +266,7 @@ def _names(corpus: str, kind: str) -> list[str]:
     from fastrec.summary.document import Summary
     from fastrec.summary.present_choice import names_of
 
-    with contextlib.suppress(OSError, ValueError, RuntimeError, msgspec.MsgspecError):
+    with suppress(OSError, ValueError, RuntimeError, msgspec.MsgspecError):
         path = Path(corpus).expanduser() / "summary.json"
         if path.is_file() and path.stat().st_size <= _LARGEST:
             names = names_of(Summary.from_json(path.read_bytes()).evaluations)

@@ -10,11 +10,11 @@ rest of it is shared by what remains to be done.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from fastrec.cli.console import spell, status_line, terminal_columns
@@ -29,7 +29,7 @@ _LEAST_SHARE = 0.02  # of the work, before the remaining time is estimated
 _COSTS = defaultdict(lambda: 1.0, {"round": 0.3, "merge": 0.85, "count": 0.5})
 
 
-@contextlib.contextmanager
+@contextmanager
 def make_progress(*stages: str, quiet: bool) -> Iterator[ProgressLine | None]:
     """Yield a progress line, or None if stderr is not a terminal, or if `quiet`."""
     if quiet or not sys.stderr.isatty():
@@ -132,7 +132,7 @@ class ProgressLine(Progress):
         self._show(text[: max(terminal_columns() - 1, 20)])
 
     def _show(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # a terminal that was closed must not stop the run
+        with suppress(OSError):  # a terminal that was closed must not stop the run
             sys.stderr.write(f"\r\x1b[K{text}")
             sys.stderr.flush()
 

@@ -9,11 +9,11 @@ All of it is done under the lock or the lease of OUT, so that no run is disturbe
 OUT.refused stay. In a store, files of a run that may still be about to publish stay, too.
 """
 
-import contextlib
 import os
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
@@ -110,7 +110,7 @@ def _clean_local(output: str, work_dir: str | None, *, dry_run: bool) -> list[Re
         if target.exists() and any(target.iterdir()) and not (target / CORPUS.marker).exists():
             raise UsageError(f"{not_a_corpus}: it holds no {CORPUS.marker}")
         return []
-    shared = locked_work(target, work) if _exists(work) else contextlib.nullcontext()
+    shared = locked_work(target, work) if _exists(work) else nullcontext()
     with locked(target), shared:
         if not dry_run:
             beside.recover()
@@ -205,6 +205,6 @@ def _remove(directory: str) -> None:
         OBJECT_STORE.abort_uploads(directory)
         return
     # The marker first: the rest of an old output must not be mistaken for the whole and restored.
-    with contextlib.suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):
         os.unlink(os.path.join(directory, CORPUS.marker))
     shutil.rmtree(directory)

@@ -5,10 +5,10 @@ rejected lines. The other errors of these lines are listed with it, so that nobo
 twice.
 """
 
-import contextlib
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
@@ -141,7 +141,7 @@ class _Others(msgspec.Struct):
         )
 
 
-@contextlib.contextmanager
+@contextmanager
 def _opened(
     target: AnyPath | BinaryIO | None,
 ) -> Iterator[tuple[BinaryIO | NewFile | None, NewFile | None]]:

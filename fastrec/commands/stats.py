@@ -11,9 +11,9 @@
 6. With `group_by`, do the same for each group of records, as if it was an evaluation.
 """
 
-import contextlib
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from operator import attrgetter
 from typing import Unpack
@@ -117,7 +117,7 @@ def stats(
     wanted = make_filters(**filters)
     note = notice or (lambda _message: None)
     names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
         corpus = _corpus_of(
             names, stack, jobs=jobs, work_dir=work_dir, progress=progress, notice=note
         )
@@ -200,7 +200,7 @@ def _add_tests(ranking: Stats, index: QuestionTable, *, common: bool = False, ra
 
 def _corpus_of(
     names: Sequence[AnyPath],
-    stack: contextlib.ExitStack,
+    stack: ExitStack,
     *,
     jobs: int,
     work_dir: AnyPath | None,

@@ -8,7 +8,6 @@ instead.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import re
@@ -16,6 +15,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,7 +62,7 @@ def _this_run() -> Holder:
     )
 
 
-@contextlib.contextmanager
+@contextmanager
 def locked(output: Path, wait_seconds: float | None = None) -> Iterator[None]:
     """Hold the lock of an output.
 
@@ -78,11 +78,11 @@ def locked(output: Path, wait_seconds: float | None = None) -> Iterator[None]:
         yield
     finally:
         # A file that stays does no harm: only the lock on it counts.
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             path.unlink()
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_UN)
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.close(descriptor)
 
 
@@ -94,7 +94,7 @@ def _take_lock(path: Path, output: Path, wait_seconds: float) -> int:
     """
     deadline = time.monotonic() + wait_seconds
     while True:
-        with contextlib.ExitStack() as stack:
+        with ExitStack() as stack:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             stack.callback(os.close, descriptor)
             with naming(str(path)):
@@ -191,7 +191,7 @@ class Lease:
     def exists(self) -> bool:
         return self._object.read() is not None
 
-    @contextlib.contextmanager
+    @contextmanager
     def held(self) -> Iterator[None]:
         self._take()
         thread = threading.Thread(target=self._keep_renewing, name="fastrec-lease", daemon=True)
@@ -203,7 +203,7 @@ class Lease:
             thread.join(
                 self._limits.lease_renew_seconds
             )  # it may be waiting for a store that does not answer
-            with contextlib.suppress(OSError, LockedError):
+            with suppress(OSError, LockedError):
                 self._renew(_ENDED)
                 if not self.stays:
                     self._object.remove()
@@ -295,7 +295,7 @@ class Lease:
 
     def _keep_renewing(self) -> None:
         while not self._ended.wait(self._limits.lease_renew_seconds) and self._lost is None:
-            with contextlib.suppress(OSError, LockedError):  # the next attempt may succeed
+            with suppress(OSError, LockedError):  # the next attempt may succeed
                 self.renew()
 
     def _holder(self) -> Holder | None:

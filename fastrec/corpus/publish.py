@@ -16,7 +16,6 @@ system cannot do that, a crash between two renames leaves no OUT, and the next r
 one.
 """
 
-import contextlib
 import errno
 import os
 import re
@@ -25,7 +24,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 
@@ -106,7 +105,7 @@ class LocalOutput(Output):
     def remove_refused(self) -> None:
         place = self._refused
         # What stays does no harm, and another run may be writing it.
-        with contextlib.suppress(OSError, LockedError):
+        with suppress(OSError, LockedError):
             if place.is_refused() or place.old.exists():
                 with locked(place.target):
                     place.recover()
@@ -155,11 +154,11 @@ class LocalOutput(Output):
         LOCAL.remove_all(str(self.staging))
         if self.kept:
             kept = {*self.kept, self.kept_path, self.kept_path + NEXT}
-            with contextlib.suppress(OSError):  # what stays does no harm
+            with suppress(OSError):  # what stays does no harm
                 storage.remove(*(path for path in storage.files_in(self.work) if path not in kept))
         else:
             storage.remove_all(self.work)
-        with contextlib.suppress(OSError):  # what stays does no harm
+        with suppress(OSError):  # what stays does no harm
             if self._place.target.exists():
                 self._place.discard_old()
 
@@ -197,7 +196,7 @@ class _Place:
             LOCAL.sync(str(self.target.parent))
         except BaseException:
             # The original error is raised. If it cannot be undone now, the next run does it.
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 self._undo(staging, new)
             raise
 
@@ -221,12 +220,12 @@ class _Place:
 
         So a part of it is not mistaken for the whole and restored.
         """
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             (self.old / self.marker.name).unlink()
         LOCAL.remove_all(str(self.old))
 
 
-@contextlib.contextmanager
+@contextmanager
 def open_local_output(
     output: str, kind: Kind, work: str | None = None, *, overwrite: bool, fresh: bool
 ) -> Iterator[LocalOutput]:
@@ -251,7 +250,7 @@ def locked_work(target: Path, work: str) -> AbstractContextManager[None]:
     Each of them may have an output of the same name.
     """
     if is_url(work) or work == work_root_of(str(target), None):
-        return contextlib.nullcontext()
+        return nullcontext()
     Path(work).parent.mkdir(parents=True, exist_ok=True)
     return locked(Path(work))
 
@@ -419,7 +418,7 @@ def _can_reach(probe: str) -> bool:
     """
     own = f"{probe}-{secrets.token_hex(4)}"
     storage = storage_of(probe)
-    with contextlib.suppress(OSError, UsageError):
+    with suppress(OSError, UsageError):
         if storage.exists(probe):
             storage.write_all(own, b"")
             storage.remove(own)

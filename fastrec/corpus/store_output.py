@@ -21,9 +21,9 @@ Without a manifest or a lease, nothing in OUT is ours, whatever its name.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from fastrec.corpus.lock import Lease
 from fastrec.corpus.manifest import is_refused
@@ -153,7 +153,7 @@ class StoreOutput(Output):
         old = self._old_files
         self._old_files = self._kind.files(self._new_manifest)
         # Files that stay do no harm; a later run removes them.
-        with contextlib.suppress(OSError, LockedError):
+        with suppress(OSError, LockedError):
             self._lease.renew()
             OBJECT_STORE.remove(*(join(self._url, name) for name in old - self._old_files))
             OBJECT_STORE.remove(*filter(self._is_useless, leftovers))
@@ -187,12 +187,12 @@ class StoreOutput(Output):
             refused.publish()
 
     def remove_refused(self) -> None:
-        with contextlib.suppress(OSError, LockedError, UsageError):
+        with suppress(OSError, LockedError, UsageError):
             if OBJECT_STORE.files_in(self.refused):
                 with self._open_refused() as refused:
                     refused.remove()
 
-    @contextlib.contextmanager
+    @contextmanager
     def _open_refused(self) -> Iterator[StoreOutput]:
         self.check_refused()
         lease = Lease(OBJECT_STORE, join(self.refused, _LEASE), self.refused)
@@ -227,7 +227,7 @@ class StoreOutput(Output):
 
     def clear(self) -> None:
         """Remove the unpublished files of this run, and all work, unless another took over."""
-        with contextlib.suppress(OSError, LockedError):
+        with suppress(OSError, LockedError):
             self._lease.renew()
             OBJECT_STORE.remove(*(path for path in self.staged_files() if path not in self.kept))
             storage = storage_of(self.work_root)
@@ -260,7 +260,7 @@ class StoreOutput(Output):
         return [file for path in directories for file in storage.files_in(path)]
 
 
-@contextlib.contextmanager
+@contextmanager
 def open_store_output(
     output: str, kind: Kind, work: str, *, overwrite: bool, fresh: bool
 ) -> Iterator[StoreOutput]:
@@ -274,7 +274,7 @@ def open_store_output(
             yield opened
             opened.clear()
         except (OSError, DamagedFileError):
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 lease.renew()  # a file may be missing because another run took over, and removed it
             raise
         finally:

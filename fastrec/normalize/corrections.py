@@ -31,10 +31,10 @@ large.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -271,7 +271,7 @@ class Label(
 _decode_label = msgspec.json.Decoder(Label).decode
 
 
-@functools.lru_cache(maxsize=4)
+@lru_cache(maxsize=4)
 def read_labels(file: GivenFile) -> dict[int, Label]:
     """The labels of a file by the number of their line; UsageError if a line is not a label.
 
@@ -425,7 +425,7 @@ class Place(msgspec.Struct, frozen=True):
 _Fix = tuple[int, bytes]  # the number of the line in the file of fixes, and the line
 
 
-@functools.lru_cache(maxsize=4)
+@lru_cache(maxsize=4)
 def read_fixes(file: GivenFile) -> dict[str, dict[tuple[int, str], _Fix]]:
     """The lines that were corrected, by shard, then by offset and digest of the original line."""
     text, beside = file.texts

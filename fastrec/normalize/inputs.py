@@ -3,9 +3,9 @@
 Logs of a harness are refused, with advice.
 """
 
-import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from itertools import chain, islice
 from typing import Any
@@ -140,12 +140,12 @@ def spread(shards: Sequence[Shard], most: int) -> list[Shard]:
 def _first_records(shards: Sequence[Shard]) -> Iterator[Any]:
     """Decode the first lines of a few shards."""
     for shard in spread(shards, _PEEKED_SHARDS):
-        with contextlib.suppress(
+        with suppress(
             ShardError, OSError, MemoryError
         ):  # what cannot be read is reported in pass 1
             chunk = next(shard.read(chunk_bytes=_PEEKED_TEXT), None)
             for line in chunk.data.split(b"\n") if isinstance(chunk, Chunk) else ():
-                with contextlib.suppress(*REFUSALS):
+                with suppress(*REFUSALS):
                     yield msgspec.json.decode(line)
 
 
@@ -179,7 +179,7 @@ def _found_instead(paths: Sequence[str]) -> tuple[str | None, str]:
     from fastrec.harnesses.recognise import harness_of, head_of  # noqa: PLC0415 - only for input that is wrong
 
     foreign = (0, "")  # the largest file says most about a directory
-    with contextlib.suppress(UsageError, OSError, ShardError):
+    with suppress(UsageError, OSError, ShardError):
         for file in find_files(paths)[:_MOST_FILES]:
             if harness := harness_of(file.path):
                 return harness, ""

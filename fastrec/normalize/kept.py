@@ -18,10 +18,10 @@ gone. Its base (`Base`) is the last corpus without the records of shards that ar
 and changed shards are judged.
 """
 
-import contextlib
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 
 import msgspec
@@ -108,7 +108,7 @@ def recover_kept(path: str) -> KeptOrReason:
     )
     if is_in_place:
         storage.write_all(path, storage.read_all(next_path))
-    with contextlib.suppress(FileNotFoundError):  # another error has hidden that there is none
+    with suppress(FileNotFoundError):  # another error has hidden that there is none
         storage.remove(next_path)
     return newer if is_in_place else read_kept(path)
 

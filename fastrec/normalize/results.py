@@ -7,9 +7,9 @@ grow with it (`LineStatistics`).
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
+from heapq import nsmallest
 from itertools import groupby, islice
 from typing import Any
 
@@ -252,7 +252,7 @@ class LineStatistics(Sums):
         self.notes.update(batch.notes)
         batch.count_recipes(self.recipes)
         if batch.replaced:
-            first = heapq.nsmallest(_HASH_EXAMPLES, batch.replaced, key=HashReplaced.sort_key)
+            first = nsmallest(_HASH_EXAMPLES, batch.replaced, key=HashReplaced.sort_key)
             self.wrong_hashes += [
                 filled(WrongHash, replaced, sample_id=encode_sample_id(replaced.sample_id))
                 for replaced in first
@@ -284,7 +284,7 @@ class LineStatistics(Sums):
             self._shorten()
 
     def _shorten(self) -> None:
-        self.wrong_hashes = heapq.nsmallest(_HASH_EXAMPLES, self.wrong_hashes)
+        self.wrong_hashes = nsmallest(_HASH_EXAMPLES, self.wrong_hashes)
         groups = groupby(sorted(set(self.repairs)), key=lambda example: example.code)
         self.repairs = [
             example for _, group in groups for example in islice(group, _REPAIR_EXAMPLES)

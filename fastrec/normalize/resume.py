@@ -17,10 +17,10 @@ In an object store each run has its own directory, because a run that lost its l
 to its journal. The next run reads the journals of all directories.
 """
 
-import contextlib
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Self
 
 import msgspec
@@ -69,7 +69,7 @@ class Journal:
             before, bodies = _read(path)
             if before == settings:
                 self.files.append(path)
-                with contextlib.suppress(msgspec.MsgspecError):
+                with suppress(msgspec.MsgspecError):
                     self.entries += (msgspec.convert(body, JournalEntry) for body in bodies)
             elif before and bodies:
                 self.discarded = difference(before, settings)
@@ -109,14 +109,14 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         # it only holds hints, and the corpus may be published by now
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             self._flush()
 
 
 def _read(path: str) -> tuple[Settings, list[Any]]:
     """The settings and the entries of a file of a journal, up to the first that is damaged."""
     first, *others = intact_blocks(path) or [None]
-    with contextlib.suppress(msgspec.MsgspecError):
+    with suppress(msgspec.MsgspecError):
         return msgspec.convert(first, Settings), others
     return {}, []
 

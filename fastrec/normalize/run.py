@@ -9,11 +9,11 @@ Finished tasks are in a journal, from which the next run resumes if this one is 
 (`resume`).
 """
 
-import contextlib
-import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
 from typing import TypeVar, Unpack
 
 import msgspec
@@ -189,7 +189,7 @@ def run(
                 remember(manifest.to_json(), is_guess=options.schema == AUTO)
             opened.remove_refused()
         if corpus.kept:
-            with contextlib.suppress(OSError):  # the corpus is published; the next run tries again
+            with suppress(OSError):  # the corpus is published; the next run tries again
                 kept = recover_kept(opened.kept_path)
                 files = kept.files if isinstance(kept, Kept) else []
                 opened.kept = frozenset(file.path for file in files)
@@ -297,7 +297,7 @@ def run_attempts(
     may_start_again = is_guess or isinstance(kept, Kept)
     streams = Streams(kept=may_start_again and any(shard.stream for shard in shards))
     started_at = time.time_ns()
-    say = functools.cache(notice)  # a further attempt does not repeat a notice
+    say = cache(notice)  # a further attempt does not repeat a notice
     is_first = True
     is_settled = False
     with engine:
@@ -389,7 +389,7 @@ def _warn(shards: Sequence[Shard], context: RunContext, base: Base) -> None:
         context.notice(f"finished work of an interrupted run is not reused: {reason}")
 
 
-@contextlib.contextmanager
+@contextmanager
 def _resumable(output: Output) -> Iterator[None]:
     """If the run fails, add a note that it can be resumed.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,7 +30,7 @@ class ScratchCorpus(NamedTuple):
     summary: Summary
 
 
-@contextlib.contextmanager
+@contextmanager
 def scratch_output(directory: str | None = None) -> Iterator[LocalOutput]:
     """An output inside a directory, by default that of temporary files."""
     with tempfile.TemporaryDirectory(prefix="fastrec-", dir=directory) as scratch:
@@ -39,7 +39,7 @@ def scratch_output(directory: str | None = None) -> Iterator[LocalOutput]:
         yield output
 
 
-@contextlib.contextmanager
+@contextmanager
 def scratch_corpus(
     shards: Sequence[Shard],
     options: Options,

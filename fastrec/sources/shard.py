@@ -22,11 +22,11 @@ once it is read to its end.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from itertools import chain
 from typing import Protocol, TypeVar, cast
@@ -220,7 +220,7 @@ class Shard(msgspec.Struct, frozen=True):
         with self._opened(as_found=self.format is Format.PARQUET) as source:
             return self._own_bytes(source, start, end)
 
-    @contextlib.contextmanager
+    @contextmanager
     def _opened(self, *, as_found: bool = True) -> Iterator[Reader]:
         """Open the file, and check that it is still as it was found and does not change."""
         if self.path == STDIN:

@@ -1,10 +1,10 @@
 """Files of this machine."""
 
-import contextlib
 import errno
 import os
 import secrets
 import stat
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -59,9 +59,9 @@ class _NewLocalFile(NewFile):
             os.replace(self._temporary, self._path)
 
     def give_up(self) -> None:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             self._file.close()
-        with contextlib.suppress(OSError):  # there is none if the file is finished
+        with suppress(OSError):  # there is none if the file is finished
             os.unlink(self._temporary)
 
 
@@ -192,7 +192,7 @@ class LocalStorage:
         """Have a range of a file read into the page cache, or drop it from there."""
         if hasattr(os, "posix_fadvise"):  # macOS has none
             advice = os.POSIX_FADV_WILLNEED if needed else os.POSIX_FADV_DONTNEED
-            with contextlib.suppress(OSError), open(path, "rb") as file:
+            with suppress(OSError), open(path, "rb") as file:
                 os.posix_fadvise(file.fileno(), offset, size, advice)
 
     def write_all(self, path: str, data: bytes) -> None:
@@ -240,7 +240,7 @@ class LocalStorage:
         import shutil  # noqa: PLC0415 - a command that only reads does not need it
 
         # rmtree does not ignore an error from closing a directory
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -252,7 +252,7 @@ def scratch_directory() -> str:
     import tempfile  # noqa: PLC0415 - rarely needed
 
     directory = f"{tempfile.gettempdir()}/fastrec-{os.getuid()}"
-    with contextlib.suppress(FileExistsError):
+    with suppress(FileExistsError):
         os.mkdir(directory, 0o700)
     status = os.lstat(directory)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:

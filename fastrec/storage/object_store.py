@@ -9,12 +9,12 @@ are read ahead in blocks, or uploaded in parts.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial, partialmethod
 from typing import Any, NamedTuple
 
@@ -170,9 +170,9 @@ class _NewObject(NewFile):
         Closing the file would complete it, and so would the garbage collector.
         """
         if self._file is not None:
-            with contextlib.suppress(Exception):
+            with suppress(Exception):
                 self._file.discard()
-            with contextlib.suppress(Exception):
+            with suppress(Exception):
                 self._file.closed = True
             self._file = None
 
@@ -187,13 +187,13 @@ class ObjectStore:
         # The time until which a bucket or host is not asked again.
         self._silent: dict[str, float] = {}
 
-    @contextlib.contextmanager
+    @contextmanager
     def asking(self, path: str) -> Iterator[tuple[Any, str]]:
         """Yield the file system of a URL and its name for the object; errors are translated."""
         with self.translated(path):
             yield _file_system(path)
 
-    @contextlib.contextmanager
+    @contextmanager
     def translated(self, path: str) -> Iterator[None]:
         """Turn whatever a file system raises into an OSError that names the object.
 
@@ -341,15 +341,15 @@ class ObjectStore:
             # A request for many removes what they match as globs, which may belong to somebody
             # else.
             plain = [name for name in names if not set("*?[") & set(name)]
-            with contextlib.suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):
                 if plain:
                     fs.rm(plain)
             for name in set(names).difference(plain):
-                with contextlib.suppress(FileNotFoundError):
+                with suppress(FileNotFoundError):
                     fs.rm_file(name)
 
     def remove_all(self, directory: str) -> None:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             self.remove(*self.files_in(directory))
             self.abort_uploads(directory)
 
@@ -361,7 +361,7 @@ class ObjectStore:
         `having` restricts them to names that contain it. Listing them needs a permission that not
         everyone has; the store's own lifecycle rules do the rest.
         """
-        with contextlib.suppress(OSError), self.asking(directory) as (fs, name):
+        with suppress(OSError), self.asking(directory) as (fs, name):
             if not hasattr(fs, "call_s3"):
                 return
             bucket, _, prefix = name.partition("/")

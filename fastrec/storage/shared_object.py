@@ -13,10 +13,10 @@ to be written, the request has succeeded.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -84,7 +84,7 @@ class SharedObject(msgspec.Struct):
             self._version = self._write(data)
         except OSError:
             content = version = None
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 content, version = self._look()
             if content != data:
                 raise
@@ -161,7 +161,7 @@ class SharedObject(msgspec.Struct):
                 raise _UnsupportedError from exc
         return None
 
-    @contextlib.contextmanager
+    @contextmanager
     def _translated(self) -> Iterator[tuple[Any, str]]:
         """Yield the file system and the name of the object.
 

@@ -11,12 +11,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -132,7 +132,7 @@ def export(
     kind = Kind("an export", _MARKER, _listed_files)
     with (
         open_local_output(target, kind, overwrite=overwrite, fresh=True) as opened,
-        contextlib.ExitStack() as stack,
+        ExitStack() as stack,
     ):
         stack.callback(opened.clear)  # after a failure too: the next run cannot use its files
         staging = opened.staging

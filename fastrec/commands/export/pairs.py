@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
 import re
@@ -20,6 +19,7 @@ import uuid
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -324,7 +324,7 @@ def _given(**fields: Any) -> dict[str, Any]:
 
 
 def _number(text: str | None) -> float | None:
-    with contextlib.suppress(msgspec.MsgspecError):
+    with suppress(msgspec.MsgspecError):
         return msgspec.json.decode(text or "", type=int | float)
     return None
 

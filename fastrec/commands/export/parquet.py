@@ -17,9 +17,9 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import accumulate, chain
 from operator import attrgetter
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -135,7 +135,7 @@ _TYPE_NAMES = {
 _INEXACT = (OverflowError, pa.ArrowInvalid)
 
 
-@functools.cache
+@cache
 def table_schema(schema: Schema) -> pa.Schema:
     return _schema_of(_columns_of(schema))
 
@@ -254,7 +254,7 @@ class _Struct:
                 yield json_path(path), child
 
 
-@functools.cache
+@cache
 def _columns_of(schema: Schema, names: tuple[str, ...] | None = None) -> _Struct:
     return _Struct("", schema.record, names)
 

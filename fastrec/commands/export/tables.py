@@ -14,13 +14,13 @@ nor load extensions.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import secrets
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -190,7 +190,7 @@ class Result(NamedTuple):
     batches: Iterator[pa.RecordBatch]
 
 
-@contextlib.contextmanager
+@contextmanager
 def run_query(tables: Tables, query: str, *, as_text: bool = False) -> Iterator[Result | None]:
     """Run one or several statements, and yield the result of the last; None if it has none.
 
@@ -215,7 +215,7 @@ def run_query(tables: Tables, query: str, *, as_text: bool = False) -> Iterator[
     def wait_for(function: Callable[..., Any], *arguments: Any) -> Any:
         return thread.submit(function, *arguments).result()
 
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
         stack.callback(thread.shutdown, wait=False)
         try:
             reader = wait_for(_start, connection, query, as_text)
@@ -310,7 +310,7 @@ def write_result(result: Result, path: str) -> None:
         ) from exc
 
 
-@contextlib.contextmanager
+@contextmanager
 def replacing(path: str) -> Iterator[str]:
     """Yield the name of a new file.
 

@@ -9,12 +9,12 @@ complete.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -128,7 +128,7 @@ _SHARD = re.compile(rf"(?:{'|'.join(KNOWN)})-[0-9a-f]{{16}}\.jsonl\.zst")
 _OWN = rf"{re.escape(_WORK)}.*|{_SHARD.pattern}"  # of an import that was killed
 
 
-@contextlib.contextmanager
+@contextmanager
 def open_output(directory: str) -> Iterator[ImportOutput]:
     """Open an output directory: a new or empty one, or that of an earlier import.
 
@@ -153,7 +153,7 @@ def open_output(directory: str) -> Iterator[ImportOutput]:
             ) as work:
                 yield ImportOutput(directory, work)
         finally:
-            with contextlib.suppress(OSError):  # not empty: something was published
+            with suppress(OSError):  # not empty: something was published
                 path.rmdir()
 
 

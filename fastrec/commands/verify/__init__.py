@@ -11,12 +11,12 @@ Report every problem.
    file.
 """
 
-import contextlib
 import os
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any
@@ -71,7 +71,7 @@ def _check_manifest(manifest: Manifest) -> Problems:
     problems = Problems(MANIFEST)
     parts = manifest.parts
     text_hash = None
-    with contextlib.suppress(ValueError):  # a digest is not hexadecimal; its part is reported
+    with suppress(ValueError):  # a digest is not hexadecimal; its part is reported
         text_hash = tree_hash(part.text_xxh3_128 for part in parts)
     totals = {
         "records": sum(part.records for part in parts),

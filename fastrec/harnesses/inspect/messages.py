@@ -12,9 +12,9 @@ What only the interface of a provider needs is left out: signatures, citations, 
 """
 
 import binascii
-import contextlib
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -147,7 +147,7 @@ def _of_data_url(url: str, declared: str) -> list[str]:
     media_type, *parameters = head.split(";")
     data = body.encode(errors="replace")
     if "base64" in parameters:
-        with contextlib.suppress(binascii.Error):
+        with suppress(binascii.Error):
             data = binascii.a2b_base64(data)
     return [media_type or declared, f"sha256:{sha256(data).hexdigest()}"]
 
