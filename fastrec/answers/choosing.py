@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Unpack
 
-import msgspec
+from msgspec.structs import replace
 
 from fastrec.answers.codes import by_key
 from fastrec.answers.question_table import QuestionTable
@@ -123,7 +123,7 @@ def check_questions(index: QuestionTable, scopes: Chosen, filters: Filters) -> N
     if not (filters.sample_id or filters.hash):
         return
     for _, query in scopes:
-        if len(index.ids(msgspec.structs.replace(query, outcomes=()))):
+        if len(index.ids(replace(query, outcomes=()))):
             return
     asked = Filters(sample_id=filters.sample_id, hash=filters.hash)
     raise NoMatchError(

@@ -7,8 +7,8 @@ at once; `judged_pairs` has the verdicts of two metrics on the same answers.
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fastrec.answers.codes import Array, count_of, ranks_of
 from fastrec.answers.question_table import QuestionTable, query_of
@@ -187,7 +187,7 @@ def reduce_repeats(index: QuestionTable, repeats: RepeatsAs) -> list[EvaluationS
                 for by_score in (False, True)
             )
             models += map(_reduced, batch, shares, scores, counts[start : start + step])
-        reduced.append(msgspec.structs.replace(evaluation, graded=graded, by_model=models))
+        reduced.append(replace(evaluation, graded=graded, by_model=models))
     if reduced and not any(
         model.questions_answered for summary in reduced for model in summary.by_model
     ):
@@ -210,10 +210,10 @@ def _reduced(
         "score_standard_error": score_error,
     }
     answers, correct = counts
-    return msgspec.structs.replace(
+    return replace(
         model,
         **means,
-        errors_as_wrong=msgspec.structs.replace(model.errors_as_wrong, **means),
+        errors_as_wrong=replace(model.errors_as_wrong, **means),
         questions=questions,
         questions_answered=questions,
         answers=answers,

@@ -15,7 +15,7 @@ from itertools import islice, repeat
 from pathlib import Path
 from typing import Unpack
 
-import msgspec
+from msgspec.structs import replace
 from stringzilla import count
 
 from fastrec.corpus.column_filter import match_columns
@@ -158,10 +158,7 @@ def _run(tasks: Sequence[_CatTask], jobs: int) -> Generator[bytes]:
     if here == len(tasks):
         return
     with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
-        rest = [
-            msgspec.structs.replace(task, output=f"{scratch}/{n}")
-            for n, task in enumerate(tasks[here:])
-        ]
+        rest = [replace(task, output=f"{scratch}/{n}") for n, task in enumerate(tasks[here:])]
         with closing(run_in_order(_write_text, rest, text_bytes=text_bytes, jobs=jobs)) as done:
             for task in done:
                 with open(task.output, "rb") as file:

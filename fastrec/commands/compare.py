@@ -7,6 +7,7 @@ from itertools import chain, islice, zip_longest
 from typing import Any, Unpack
 
 import msgspec
+from msgspec.structs import replace
 
 from fastrec.answers.choosing import (
     Chosen,
@@ -254,7 +255,7 @@ def compare(
             )
         if groups or cluster:
             raise UsageError("--group-by and --cluster cannot be combined with --metric-pair")
-        index, scopes = opened(msgspec.structs.replace(chosen, metric=graders))
+        index, scopes = opened(replace(chosen, metric=graders))
         agreements = _agreements(index, scopes, graders, examples)
         return Comparison("", "", str(repeats), [], [], metrics=graders, agreement=agreements)
     if a is None or b is None:
@@ -306,7 +307,7 @@ def _compare_scope(
     examples: int,
 ) -> ComparedEvaluation:
     if query.models:
-        query = msgspec.structs.replace(query, models=tuple(sorted({*query.models, *pair})))
+        query = replace(query, models=tuple(sorted({*query.models, *pair})))
     means = value_rows(index, query, pair)
     values = means if repeats == MEAN else value_rows(index, query, pair, repeats=repeats)
     graded = scope.graded and not repeats.by_verdict

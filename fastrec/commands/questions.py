@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from glob import escape
 from typing import Unpack
 
-import msgspec
+from msgspec.structs import replace
 
 from fastrec.answers.choosing import (
     Chosen,
@@ -154,7 +154,7 @@ def questions(
     for scope, query in scopes:
         models = {"right": _models_of(scope, of_right), "wrong": _models_of(scope, of_wrong)}
         if None not in models.values():
-            query = msgspec.structs.replace(query, **asked, **models, missing=lacking)
+            query = replace(query, **asked, **models, missing=lacking)
             matching.append((scope, query))
     most = sys.maxsize if lacking else limit
     return Questions(_tables(index, matching, most), other_metrics(index, scopes, chosen))

@@ -18,8 +18,8 @@ from functools import partial
 from operator import attrgetter
 from typing import Unpack
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fastrec.answers.choosing import open_index
 from fastrec.answers.codes import count_of
@@ -257,4 +257,4 @@ def _only_common(chosen: Chosen, index: QuestionTable, *, errors_as_wrong: bool)
     is_chosen[table.place] = is_common[table.question] & table.are_models(names)[table.model]
     counted = summarize_evaluations(*count_run(table.records.where(is_chosen)))
     models = [model for evaluation in counted for model in evaluation.by_model]
-    return msgspec.structs.replace(chosen, by_model=models, common_questions=int(is_common.sum()))
+    return replace(chosen, by_model=models, common_questions=int(is_common.sum()))

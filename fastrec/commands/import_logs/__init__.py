@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 import zstandard
+from msgspec.structs import replace
 from xxhash import xxh3_128
 
 from fastrec._version import __version__
@@ -310,7 +311,7 @@ class _Importer:
                 self._end(converted.number)
         # All cores are busy, even with one large shard.
         threads = max(engine.jobs // max(len(self._shards), 1), 1)
-        rest = [msgspec.structs.replace(shard, threads=threads) for shard in self._shards]
+        rest = [replace(shard, threads=threads) for shard in self._shards]
         for _ in engine.run(call, rest):
             pass
         self._note_copies()
@@ -446,7 +447,7 @@ def import_logs(
     directory = without_file_protocol(os.fspath(output))
     meaning = _columns(columns, table)
     if meaning and chosen is not None:  # then the table itself knows whether it has these columns
-        meaning = msgspec.structs.replace(meaning, metadata=metadata)
+        meaning = replace(meaning, metadata=metadata)
         chosen = None
     files = find_files(names)
     # How many slices there will be is not known yet: archives have ten times their size in text.
@@ -481,9 +482,7 @@ def _columns(path: AnyPath | None, table: Texts) -> TableColumns | None:
     if path is not None:
         name = os.fspath(path)
         read = columns_from(storage_of(name).read_all(name), name)
-        given = msgspec.structs.replace(
-            read, **{field: value for field, value in table.items() if value}
-        )
+        given = replace(read, **{field: value for field, value in table.items() if value})
     if given == TableColumns():
         return None
     return given.resolved()

@@ -22,6 +22,7 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from fastrec.commands.verify.part import (
     CheckedPart,
@@ -173,13 +174,11 @@ def _check_statistics(
 ) -> None:
     """Build the summary again from the records, and compare what depends only on them."""
     tally = read_part_counts(statistics).tally
-    computed = msgspec.structs.replace(
+    computed = replace(
         summary,
         schema=options.target.name,
-        line_counts=msgspec.structs.replace(
-            summary.line_counts, kept=tally.interaction_types.total()
-        ),
-        sample_hash=msgspec.structs.replace(summary.sample_hash, algorithm=options.hash_algorithm),
+        line_counts=replace(summary.line_counts, kept=tally.interaction_types.total()),
+        sample_hash=replace(summary.sample_hash, algorithm=options.hash_algorithm),
         **summarize(tally, read_census(statistics), options.target),
     )
     for option, identities in (

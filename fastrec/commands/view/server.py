@@ -27,8 +27,8 @@ from typing import Any, Self
 from urllib.parse import quote
 
 import h11
-import msgspec
 import uvicorn
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
@@ -170,9 +170,7 @@ def _stats_of(index: QuestionTable) -> Stats:
     """What pages about models need of matching records."""
     both = zip(index.evaluations, index.scopes, strict=True)
     directed = [
-        msgspec.structs.replace(
-            evaluation, graded=scope.graded, lower_is_better=scope.lower_is_better
-        )
+        replace(evaluation, graded=scope.graded, lower_is_better=scope.lower_is_better)
         for evaluation, scope in both
     ]
     stats = rank(choose(directed, metrics="all"), facts_of(index.selection.summary))

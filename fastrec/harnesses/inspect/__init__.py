@@ -19,7 +19,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any
 
-import msgspec
+from msgspec.structs import asdict, replace
 
 from fastrec.errors import LogError
 from fastrec.harnesses.convert import REDUCERS, reducer_of
@@ -261,7 +261,7 @@ def _plan_archive(path: str) -> LogPlan:
         summarized = _summarized_samples(archive)
     groups = in_groups(members, lambda sample: sample.size, _SLICE_BYTES)
     planned = _plan(path, header, [LogSlice(members=tuple(group)) for group in groups])
-    return msgspec.structs.replace(
+    return replace(
         planned,
         expected_samples=summarized
         if planned.expected_samples is None
@@ -309,7 +309,7 @@ def _plan_document(path: str) -> LogPlan:
 
 def _decoded(path: str, what: str, text: bytearray) -> Header:
     with explaining(path, f"{what} is not the header of a log"):
-        header = Header(msgspec.structs.asdict(_decode_header(text)))
+        header = Header(asdict(_decode_header(text)))
         given = {name for name, value in header["eval"].items() if isinstance(value, str)}
         if lacking := {"task", "model", "created"} - given:
             raise ValueError(f"it lacks `eval.{min(lacking)}`")
@@ -334,7 +334,7 @@ def _plan(path: str, header: Header, slices: list[LogSlice]) -> LogPlan:
     means, not_compared = figures_of(header, seen)
     return LogPlan(
         run=_run_of(header, seen),
-        slices=[msgspec.structs.replace(log_slice, scoring=scoring) for log_slice in slices],
+        slices=[replace(log_slice, scoring=scoring) for log_slice in slices],
         aggregates=means,
         not_compared=not_compared,
         expected_samples=header.expected_samples,
