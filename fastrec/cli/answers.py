@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -342,8 +343,8 @@ def show(corpus: str, question: str, full: bool, **options: Any) -> None:
     shown = run_reading(run, corpus, question, stages=stages, limited=False, **options)
     print_answer(
         shown,
-        text=lambda: _print_shown(shown, full=full),
-        html=lambda: print_exactly(shown.to_page(corpus)),
+        text=partial(_print_shown, full=full),
+        html=lambda shown: print_exactly(shown.to_page(corpus)),
     )
 
 
@@ -426,7 +427,7 @@ def compare(corpus: str, full: bool, **options: Any) -> None:
 
     options["metric_pair"] = options["metric_pair"] or ()
     result = run_reading(run, corpus, **options, notice=print_notice, limited=False)
-    print_answer(result, text=lambda: _print_comparison(result, full=full))
+    print_answer(result, text=partial(_print_comparison, full=full))
     if not result.evaluations and not result.metrics:
         print_error(f"no evaluation has records of both {result.a} and {result.b}")
         raise Exit(1)

@@ -219,7 +219,7 @@ def rejects(corpus: str, code: Names, extract: str | None) -> None:
         with explain_damage(corpus):
             result = run(corpus, code=code, extract=stdout if extract == "-" else extract)
         if extract is None:
-            print_answer(result, text=lambda: _print_rejects(result, code))
+            print_answer(result, text=lambda rejects: _print_rejects(rejects, code))
         else:
             _print_extracted(result, extract)
 
@@ -296,7 +296,7 @@ def verify(corpus: str, jobs: int) -> None:
 
     result = run_with_progress(run, corpus, stages=("check",), jobs=jobs)
     print_notice(*result.notices)
-    print_answer(result, text=lambda: _print_verification(result))
+    print_answer(result, text=_print_verification)
     if not result.ok:
         raise Exit(1)
 

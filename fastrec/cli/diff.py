@@ -337,8 +337,8 @@ def diff(old: str, new: str, by: str, examples: int | None, **options: Any) -> N
     print_notice(*result.notices)
     print_answer(
         result,
-        text=lambda: _print_text(result),
-        markdown=lambda: print_lines(_markdown(result)),
+        text=_print_text,
+        markdown=lambda result: print_lines(_markdown(result)),
     )
     if result.failed:
         # The output may go to a file, but the reason belongs into the log of a job.

@@ -121,7 +121,7 @@ def print_answer(
     *,
     table: str = "",
     for_paper: bool = False,
-    **printers: Callable[[], None],
+    **printers: Callable[[Any], None],
 ) -> None:
     """Print the answer of a command: with the printer of the format, as tables, CSV or JSON.
 
@@ -131,7 +131,7 @@ def print_answer(
     output_format = asked().output_format
     with allow_broken_pipe():
         if output_format in printers:
-            printers[output_format]()
+            printers[output_format](answer)
         elif output_format == "csv":
             print_csv(answer.rows(), described(table, "csv"))
         elif output_format == "json":

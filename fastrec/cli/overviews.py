@@ -88,7 +88,7 @@ def leaderboard(corpus: str, **options: Any) -> None:
         _sections(board, asked().digits),
         [board.notes()],
         for_paper=True,
-        html=lambda: print_exactly(board.to_page().encode("utf-8", "backslashreplace")),
+        html=lambda board: print_exactly(board.to_page().encode("utf-8", "backslashreplace")),
     )
     exit_if_incomplete(board.models, board.damaged)
 
@@ -256,7 +256,7 @@ def trend(corpora: tuple[str, ...], **options: Any) -> None:
 
     result = run_reading(run, corpora, **options)
     print_notice(*result.notices)
-    print_answer(result, text=lambda: _print_trend(result))
+    print_answer(result, text=_print_trend)
 
 
 @command()
@@ -295,8 +295,8 @@ def questions(corpus: str, **options: Any) -> None:
     result = run_reading(run, corpus, **options, limited=False)
     print_answer(
         result,
-        text=lambda: (_print_ids if options["missing"] else _print_questions)(result),
-        csv=lambda: print_csv(result.rows(), described("questions", "csv"), exact=True),
+        text=_print_ids if options["missing"] else _print_questions,
+        csv=lambda result: print_csv(result.rows(), described("questions", "csv"), exact=True),
     )
 
 

@@ -395,7 +395,7 @@ def items(corpus: str, limit: int, **options: Any) -> None:
 
     result = run_reading(run, corpus, **options)
     sections = _item_sections(result, limit)
-    print_answer(result, sections, table="items", csv=lambda: _print_csv(result))
+    print_answer(result, sections, table="items", csv=_print_csv)
 
 
 _FLAGS = {

@@ -232,5 +232,5 @@ def stats(paths: tuple[str, ...], show_all: bool, **options: Any) -> None:
         most = max(_MOST_ROWS // len(ranking.evaluations), _LEAST_ROWS)
     sections = _sections(ranking, most)
     legends = _legends(ranking, most)
-    print_answer(ranking, sections, legends, for_paper=True, csv=lambda: _print_csv(ranking))
+    print_answer(ranking, sections, legends, for_paper=True, csv=_print_csv)
     exit_if_incomplete(ranking.evaluations, ranking.damaged)

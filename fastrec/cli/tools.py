@@ -42,7 +42,7 @@ def clean(output: str, work_dir: str | None, dry_run: bool) -> None:
     from fastrec.commands.clean import clean as run
 
     result = run(output, work_dir=work_dir, dry_run=dry_run)
-    print_answer(result, text=lambda: _print_cleaned(result, work_dir))
+    print_answer(result, text=lambda result: _print_cleaned(result, work_dir))
     if result.left:
         print_notice(
             spell(
