@@ -78,12 +78,12 @@ def find_files(paths: Iterable[str]) -> list[AnyFile]:
             problems.append(_nothing_at(name, "files but hidden ones"))
         for file in files:
             by_path.setdefault(file.path, file)
-    _refuse(problems)
+    refuse(problems)
     return list(by_path.values())
 
 
-def _refuse(problems: Sequence[str], *advice: str) -> None:
-    """UsageError if there are problems."""
+def refuse(problems: Sequence[str], *advice: str) -> None:
+    """UsageError if there are problems, each of which begins with the input that has it."""
     if problems:
         lines = [f"  {line}" for line in problems]
         raise UsageError("\n".join(["some input cannot be used:", *lines, *advice]))
@@ -313,7 +313,7 @@ class _Search(msgspec.Struct):
             self.problems.append(f"{shown(path)}: {reason}")
 
     def check(self) -> None:
-        _refuse(self.problems, _ADVICE)
+        refuse(self.problems, _ADVICE)
         if self.damages:
             (path, reason), *others = self.damages
             lines = [

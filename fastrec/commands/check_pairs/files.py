@@ -24,7 +24,7 @@ from typing import Literal
 
 import msgspec
 
-from fastrec.errors import ShardError, UsageError, shown, utf8
+from fastrec.errors import ShardError, shown, utf8
 from fastrec.judge.aggregate import (
     NOT_PORTABLE,
     RESERVED,
@@ -34,7 +34,7 @@ from fastrec.judge.aggregate import (
     quoted,
 )
 from fastrec.judge.findings import Finding
-from fastrec.sources.inputs import walk
+from fastrec.sources.inputs import refuse, walk
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import (
     base_name,
@@ -194,7 +194,7 @@ def find_pairs(directories: Iterable[str]) -> tuple[list[Pair], int, list[str]]:
         if not is_url(directory) and not storage.is_directory(directory):
             is_file = storage.exists(directory)
             why = "is a file: name its directory" if is_file else "there is no such directory"
-            problems.append(f"  {shown(directory)}: {why}")
+            problems.append(f"{shown(directory)}: {why}")
             continue
         absolute = directory if is_url(directory) else os.path.abspath(directory)
         given = absolute.rstrip("/").split("/")
@@ -214,10 +214,9 @@ def find_pairs(directories: Iterable[str]) -> tuple[list[Pair], int, list[str]]:
                 ignored += sum(".jsonl" in name and not _SAMPLES.fullmatch(name) for name in files)
         if is_empty and len(bad_files) == known_bad:
             problems.append(
-                f"  {shown(directory)}: the directory has no *.json and no *_samples.jsonl* files"
+                f"{shown(directory)}: the directory has no *.json and no *_samples.jsonl* files"
             )
-    if problems:
-        raise UsageError("\n".join(["some input cannot be used:", *problems]))
+    refuse(problems)
     return pairs, ignored, bad_files
 
 
