@@ -29,6 +29,7 @@ from fastrec.sources.shard import numbered_lines
 from fastrec.storage import file_in, join
 from fastrec.storage.base import NewFile
 from fastrec.storage.local import LOCAL
+from fastrec.summary.document import sorted_counts
 
 
 class RejectGroup(FindingGroup):
@@ -109,10 +110,10 @@ def rejects(
                     places.write(msgspec.json.encode(place) + b"\n")
     return Rejects(
         lines=findings.codes.total(),
-        codes=dict(sorted(findings.codes.items())),
+        codes=sorted_counts(findings.codes),
         groups=[others[id(group)].reject_group(group) for group in findings.in_order()],
         repairable=repairable,
-        repairable_by_code=dict(sorted(repairs.items())),
+        repairable_by_code=sorted_counts(repairs),
         truncated=truncated,
     )
 

@@ -57,7 +57,7 @@ from fastrec.schemas.upgrade import upgrade_record, upgrade_value
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES, ReadStats
 from fastrec.sources.shard import Shard, Slice, TextEstimate, tasks_of, total_text
-from fastrec.summary.document import filled
+from fastrec.summary.document import filled, sorted_counts
 
 
 class UpgradeStep(msgspec.Struct):
@@ -383,7 +383,7 @@ def validate(
     return Validation(
         **counts,
         versions={name: total.versions[name] for name in SCHEMAS if total.versions[name]},
-        repairable_by_code=dict(sorted(total.repairable.items())),
+        repairable_by_code=sorted_counts(total.repairable),
         shards=len(shards),
         seconds=time.perf_counter() - started,
         stopped_early=max_errors is not None and counts["invalid"] >= max_errors,

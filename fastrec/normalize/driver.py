@@ -60,9 +60,16 @@ from fastrec.sorting.keys import sample_id_of
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, base_name, is_url
-from fastrec.summary.document import HashExample, LineCounts, Summary, filled, json_safe
+from fastrec.summary.document import (
+    HashExample,
+    LineCounts,
+    Summary,
+    filled,
+    json_safe,
+    sorted_counts,
+)
 from fastrec.summary.part_statistics import Census, LinesByPiece, PartCounts, add_part_counts
-from fastrec.summary.summarize import hash_counts, same_run_summary, sorted_counts, summarize
+from fastrec.summary.summarize import hash_counts, same_run_summary, summarize
 
 _REJECTS = "rejects", ".jsonl.zst"
 _COUNTED = ("text_bytes", *LineCounts.__struct_fields__, "filtered")  # of each shard
@@ -181,7 +188,7 @@ def input_entries(
             path=utf8(shard.path),
             format=shard.format.value if shard.format else "stream",
             bytes=shard.size,
-            repaired=dict(sorted(repairs.items())),
+            repaired=sorted_counts(repairs),
             **{name: total[name] for name in _COUNTED},
         )
         for shard, total, repairs in zip(shards, totals, repaired, strict=True)

@@ -28,7 +28,14 @@ from fastrec.sorting.runs import Run
 from fastrec.sources.lines import LongLine, ReadStats
 from fastrec.sources.shard import Slice
 from fastrec.storage import FileDigest
-from fastrec.summary.document import Repairable, Repaired, RepairExample, filled, json_safe
+from fastrec.summary.document import (
+    Repairable,
+    Repaired,
+    RepairExample,
+    filled,
+    json_safe,
+    sorted_counts,
+)
 from fastrec.summary.rows import NO_COUNTS, Sums
 
 
@@ -301,10 +308,10 @@ def repair_documents(total: LineStatistics) -> tuple[Repaired, Repairable]:
     return (
         Repaired(
             lines=total.repaired,
-            by_code=dict(sorted(total.repaired_by_code.items())),
+            by_code=sorted_counts(total.repaired_by_code),
             examples=examples,
         ),
-        Repairable(lines=total.repairable, by_code=dict(sorted(total.repairable_by_code.items()))),
+        Repairable(lines=total.repairable, by_code=sorted_counts(total.repairable_by_code)),
     )
 
 

@@ -7,7 +7,7 @@ The JSON Schema of the document is generated from these classes and the comments
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, islice
 from typing import Annotated, Any, Literal, TypeVar
@@ -26,6 +26,10 @@ _SampleId = int | str
 Kind = Literal["judgement", "cost", "bookkeeping"]
 _MOST_BITS = 14_000
 _PIECE_TEXTS = 1_000
+
+
+def sorted_counts(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items()))
 
 
 def json_safe(value: int | str) -> int | str:

@@ -27,6 +27,7 @@ from fastrec.summary.document import (
     Tokens,
     filled,
     json_safe,
+    sorted_counts,
 )
 from fastrec.summary.part_statistics import Census, IdentityCounts
 from fastrec.summary.rows import KINDS, USUAL_TYPE, Note, bucket_value
@@ -80,10 +81,6 @@ def hash_counts(
         by_model=by_model,
         examples=list(examples),
     )
-
-
-def sorted_counts(counts: Mapping[str, int]) -> dict[str, int]:
-    return dict(sorted(counts.items()))
 
 
 def _named_counts(counts: Mapping[str | None, int], usual: str) -> dict[str, int]:

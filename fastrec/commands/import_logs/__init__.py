@@ -79,6 +79,7 @@ from fastrec.parameters import CORES, AnyPath, Paths, path_names
 from fastrec.progress import Progress
 from fastrec.sources.inputs import AnyFile, find_files
 from fastrec.storage import hash_of_file, join, storage_of, without_file_protocol
+from fastrec.summary.document import sorted_counts
 
 _FAILURES = (LogError, ShardError, OSError, MemoryError)  # of reading a log
 _TOLERANCE = 1e-6  # some harnesses compute means with 32-bit floats
@@ -236,8 +237,8 @@ def _account_of(job: _Job, total: Converted) -> ImportedLog:
             name: MetricAccount(totals.records, totals.scored, totals.mean, totals.graded)
             for name, totals in sorted(total.metrics.items())
         },
-        left_out=dict(sorted((total.left_out + Counter(plan.left_out)).items())),
-        metrics_left_out=dict(sorted(total.metrics_left_out.items())),
+        left_out=sorted_counts(total.left_out + Counter(plan.left_out)),
+        metrics_left_out=sorted_counts(total.metrics_left_out),
         metadata=sorted(total.metadata),
         fields_left_out={
             name: {reason: total.fields_left_out[name, reason] for _, reason in pairs}
