@@ -4,8 +4,6 @@ Options about output are the same for all commands. So a command does not get th
 `asked` has them.
 """
 
-from __future__ import annotations
-
 import io
 import sys
 from collections.abc import Callable, Iterable, Sequence

@@ -5,8 +5,6 @@
 title and notes. CSV has columns of its own, with numbers in full precision.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import sys

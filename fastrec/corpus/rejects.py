@@ -119,7 +119,12 @@ def rejected_line(source: str, line: InvalidLine) -> RejectedLine:
     """Describe an invalid line of a shard, or a record that is left out in pass 2."""
     first = line.findings[0]
     rejected = RejectedLine(
-        *(source, line.line, line.offset, first.code, first.path, first.message),
+        source,
+        line.line,
+        line.offset,
+        first.code,
+        first.path,
+        first.message,
         version=line.version or UNSET,
         errors=list(line.findings) if len(line.findings) > 1 else UNSET,
         unlisted=line.unlisted or UNSET,

@@ -30,8 +30,6 @@ harnesses alike. What harnesses share:
                  tokens
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -13,8 +13,6 @@ them are allowed. Repairs change the record in place: a copy of a large record t
 again.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple

@@ -21,5 +21,6 @@ __all__ = [
     "Output",
     "Performance",
     "Record",
+    "TokenUsage",
+    "ToolCall",
 ]
-__all__ += ["TokenUsage", "ToolCall"]

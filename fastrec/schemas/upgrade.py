@@ -221,16 +221,15 @@ def _copier(struct: type[Any], *changed: str) -> Callable[..., Any]:
 _copy_newer_record = _copier(Record, "schema_version", "evaluation_result_id", "metadata")
 _copy_record = _copier(
     Record,
-    *(
-        "schema_version",
-        "evaluation_result_id",
-        "sample_id",
-        "input",
-        "output",
-        "messages",
-        "evaluation",
-    ),
-    *("performance", "metadata"),
+    "schema_version",
+    "evaluation_result_id",
+    "sample_id",
+    "input",
+    "output",
+    "messages",
+    "evaluation",
+    "performance",
+    "metadata",
 )
 _copy_input = _copier(Input, "reference")
 _copy_message = _copier(Message, "tool_calls", "tool_call_id")

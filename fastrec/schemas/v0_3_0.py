@@ -6,8 +6,6 @@ Since 0.2.1 there are no unknown keys at the root, `messages` instead of `intera
 only text in `metadata`.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec

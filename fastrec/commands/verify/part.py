@@ -8,8 +8,6 @@ and one of its lines. The results are compared with the manifest. The census and
 part go to files, as in pass 2. Memory holds a chunk of text, and the keys and rows of one part.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
