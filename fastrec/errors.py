@@ -34,12 +34,9 @@ import errno
 import os
 import re
 import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-
+from typing import Any, ClassVar, dataclass_transform
 
 # Up to the last @ before the path. A password may contain /, as keys of stores do; a port has
 # digits only.
@@ -78,12 +75,14 @@ def shown(path: str) -> str:
     return path if path.isprintable() else repr(path)
 
 
-def counted(number: int, noun: str) -> str:
-    """Format a count with its noun.
+def counted(number: int | Sized, noun: str) -> str:
+    """Format a count, or that of some things, with its noun.
 
-    >>> counted(1, "part"), counted(1_200, "line")
-    ('1 part', '1,200 lines')
+    >>> counted(1, "part"), counted(1_200, "line"), counted(["a", "b"], "model")
+    ('1 part', '1,200 lines', '2 models')
     """
+    if isinstance(number, Sized):
+        number = len(number)
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
@@ -404,7 +403,7 @@ class BadShardsError(FastrecError):
     errors: Sequence[ShardError]
 
     def __str__(self) -> str:
-        shards = counted(len(self.errors), "shard")
+        shards = counted(self.errors, "shard")
         errors = "".join(f"  {error}\n" for error in self.errors)
         return (
             f"{shards} could not be read completely; nothing was published:\n{errors}"

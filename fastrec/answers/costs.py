@@ -191,5 +191,5 @@ def total_costs(costs: Sequence[ModelCost]) -> tuple[list[str], list[list[str]],
     rows.sort(key=lambda row: row[0])
     notes = ["cost, right: of the records with token counts; evaluations: those with a cost"]
     if unpriced:
-        notes.append(f"no price for {counted(len(unpriced), 'model')}: {listed(unpriced)}")
+        notes.append(f"no price for {counted(unpriced, 'model')}: {listed(unpriced)}")
     return list(_HEADINGS), [cells for _, cells in rows], notes

@@ -299,7 +299,7 @@ def agreement_picture(index: QuestionTable, query: Query, models: Sequence[str])
         ]
         rows.append((names[place], cells))
     first = "" if len(names) == len(models) else f"the first {len(names)} of "
-    caption = f"Agreement of {first}{counted(len(models), 'model')}, in percent"
+    caption = f"Agreement of {first}{counted(models, 'model')}, in percent"
     return render_macro("charts.html", "heat_map", caption, rows)
 
 

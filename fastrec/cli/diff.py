@@ -123,7 +123,7 @@ def _model_sections(result: Difference) -> Iterator[Section]:
         ]
         if tested:
             notes.append(power_text(tested))
-        yield Section(title_of(models[0]), counted(len(models), "model"), table, notes)
+        yield Section(title_of(models[0]), counted(models, "model"), table, notes)
 
 
 def _has_errors(models: Iterable[ModelDifference]) -> bool:
@@ -177,7 +177,7 @@ def _other_sections(result: Difference) -> Iterator[Section]:
     if result.fields:
         fields = table_of("fields", result.fields[:_MOST_FIELDS])
         notes = more_rows(len(result.fields) - _MOST_FIELDS, "field", "--format json")
-        yield Section("changed fields", counted(len(result.fields), "field"), fields, notes)
+        yield Section("changed fields", counted(result.fields, "field"), fields, notes)
     title_of = _titles(result)
     if losing := [model for model in result.models if model.losses]:
         own = {"evaluation": title_of, "causes": _causes}
@@ -196,7 +196,7 @@ def _other_sections(result: Difference) -> Iterator[Section]:
     for kind in ("added", "removed", "changed", "relabelled", "repeats"):
         if examples := getattr(result.examples, kind):
             table = table_of("examples", examples, {"evaluation": title_of})
-            yield Section(kind, counted(len(examples), "example"), table)
+            yield Section(kind, counted(examples, "example"), table)
 
 
 def _causes(model: ModelDifference) -> str:

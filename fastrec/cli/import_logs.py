@@ -106,7 +106,7 @@ def import_logs(
                 step = ""
                 if "record" in kind:
                     step = f"; for them: fastrec normalize {arguments(paths)} -o corpus"
-                print_notice(f"{counted(len(files), 'file')} skipped, {kind}: {named}{step}")
+                print_notice(f"{counted(files, 'file')} skipped, {kind}: {named}{step}")
             _print_account(result)
             if has_records:
                 click.echo(f"next: fastrec normalize {arguments([options['output']])} -o corpus")

@@ -254,7 +254,7 @@ def _calibration_section(title: str, models: Sequence[Calibration]) -> Section:
     ]
     if any(model.left_out for model in models):
         notes.append("left out: answers without a confidence on this scale")
-    return Section(title, counted(len(models), "model"), table_of("calibration", ranked), notes)
+    return Section(title, counted(models, "model"), table_of("calibration", ranked), notes)
 
 
 @command()
@@ -300,7 +300,7 @@ def corrected(corpus: str, **options: Any) -> None:
 def _corrected_section(title: str, models: Sequence[CorrectedModel]) -> Section:
     ranked = sorted(models, key=lambda model: -(model.corrected or 0))
     graded = described("graded", "columns") if models[0].graded else {}
-    return Section(title, counted(len(models), "model"), table_of("corrected", ranked, graded))
+    return Section(title, counted(models, "model"), table_of("corrected", ranked, graded))
 
 
 @command()

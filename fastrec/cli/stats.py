@@ -100,7 +100,7 @@ def _legends(ranking: Stats, most: int | None) -> Iterator[Sequence[str]]:
     names = {model.model_id for evaluation in ranking.evaluations for model in evaluation.by_model}
     pairs = probable_pairs(names)
     similar = [
-        f"{counted(len(pairs), 'pair')} of models with names that differ only in spelling, such as "
+        f"{counted(pairs, 'pair')} of models with names that differ only in spelling, such as "
         f"{first} and {second} (overlap --by names)"
         for first, second in pairs[:1]
     ]

@@ -227,7 +227,7 @@ def _corpus_of(
     except BadShardsError as exc:
         errors = "".join(f"  {error}\n" for error in exc.errors)
         raise FastrecError(
-            f"{counted(len(exc.errors), 'shard')} could not be read completely, so there are no "
+            f"{counted(exc.errors, 'shard')} could not be read completely, so there are no "
             f"statistics:\n{errors}Download them again, or leave them out."
         ) from exc
     counts = corpus.summary.line_counts

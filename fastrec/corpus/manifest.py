@@ -224,7 +224,7 @@ def skipped_lines(skipped: Sequence[str]) -> list[str]:
     ['incomplete: 1 shard could not be read and was skipped:', '  a.gz: is empty']
     """
     were = "was" if len(skipped) == 1 else "were"
-    lines = [f"incomplete: {counted(len(skipped), 'shard')} could not be read and {were} skipped:"]
+    lines = [f"incomplete: {counted(skipped, 'shard')} could not be read and {were} skipped:"]
     lines += [f"  {reason}" for reason in skipped[:_MOST_SKIPPED]]
     if (more := len(skipped) - _MOST_SKIPPED) > 0:
         lines.append(f"  … and {more:,} more, listed in manifest.json")

@@ -183,9 +183,9 @@ def describe(value: Any) -> str:
     'the string "xxxxxxxxxxxxxxxxxxxx…" of 100,000 characters'
     """
     if isinstance(value, dict):
-        return f"an object with {counted(len(value), 'key')}"
+        return f"an object with {counted(value, 'key')}"
     if isinstance(value, list):
-        return f"an array of {counted(len(value), 'item')}"
+        return f"an array of {counted(value, 'item')}"
     if isinstance(value, str):
         spelled = json.dumps(_shorten(value), ensure_ascii=False)
         return f"the string {spelled}" + (

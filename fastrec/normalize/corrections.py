@@ -393,7 +393,7 @@ def label_counts(file: GivenFile, counts: Counter[Any]) -> tuple[LabelCounts, li
     unmatched = sorted(last - records.keys())
     several = sorted(number for number, places in records.items() if len(places) > 1)
     notices = [
-        f"{file}: {counted(len(numbers), 'label')} {what}: line {listed([*map(str, numbers)])}"
+        f"{file}: {counted(numbers, 'label')} {what}: line {listed([*map(str, numbers)])}"
         for numbers, what in (
             (unmatched, "without a record"),
             (several, "with several records, all changed"),
@@ -433,7 +433,7 @@ def read_fixes(file: GivenFile) -> dict[str, dict[tuple[int, str], _Fix]]:
     places = beside.splitlines()
     if len(lines) != len(places):
         raise UsageError(
-            f"{file} has {counted(len(lines), 'line')}, {file}{PLACES} {len(places):,}: "
+            f"{file} has {counted(lines, 'line')}, {file}{PLACES} {len(places):,}: "
             "keep each line in its place, also those that are not corrected"
         )
     fixes: defaultdict[str, dict[tuple[int, str], _Fix]] = defaultdict(dict)

@@ -70,7 +70,7 @@ def find_records(
     if logs or others:
         unread = [*logs, *others]
         notices.append(
-            f"{counted(len(unread), 'file')} not read, logs of a harness: "
+            f"{counted(unread, 'file')} not read, logs of a harness: "
             f"{listed([*map(shown, unread)], 3)}; "
             f"for them: fastrec import {arguments(paths)} -o records"
         )

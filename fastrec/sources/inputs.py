@@ -293,7 +293,7 @@ class _Search(msgspec.Struct):
 
     def _note_unnamed(self, corpus: str, paths: list[str]) -> None:
         """Tell the user that some files of a corpus are not read."""
-        files = counted(len(paths), "file")
+        files = counted(paths, "file")
         verb = "is" if len(paths) == 1 else "are"
         examples = listed(list(map(shown, paths)), _MOST_UNNAMED)
         self.notices.append(

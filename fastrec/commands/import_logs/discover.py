@@ -67,7 +67,7 @@ def find_logs(
             raise UsageError(
                 f"these are records already, and no logs: {named}\nThe next step is: {step}"
             )
-        looked = f"there are no logs of {kind} in {named}: looked at {counted(len(files), 'file')}"
+        looked = f"there are no logs of {kind} in {named}: looked at {counted(files, 'file')}"
         if harness == "auto":
             read = "; tables need options that name their columns, which --guess proposes"
         else:

@@ -28,7 +28,7 @@ def not_judged(stats: Stats) -> list[str]:
     for evaluation in stats.evaluations:
         names = [model.model_id for model in evaluation.by_model if not model.answers]
         if names:
-            lines.append(f"{evaluation.title}: {counted(len(names), 'model')}, {listed(names, 3)}")
+            lines.append(f"{evaluation.title}: {counted(names, 'model')}, {listed(names, 3)}")
     return lines
 
 

@@ -386,7 +386,7 @@ def _find_files(corpus: str, manifest: Manifest, result: Verification) -> dict[s
             del is_file[name]
         if left:
             result.notices.append(
-                f"{counted(len(left), 'file')} of runs that have not published anything are beside "
+                f"{counted(left, 'file')} of runs that have not published anything are beside "
                 "the corpus: the next "
                 "`normalize --overwrite` that succeeds removes those of runs that have ended"
             )

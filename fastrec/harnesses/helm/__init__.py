@@ -109,7 +109,7 @@ def _problem(roles: FilesByRole) -> str:
     for role, files in roles.items():
         if len(files) > 1:
             return (
-                f"it has {counted(len(files), 'file')} of the kind {role}: which of them belong "
+                f"it has {counted(files, 'file')} of the kind {role}: which of them belong "
                 "together is unknown"
             )
     missing = [text for role, text in _NEEDED.items() if role not in roles]
