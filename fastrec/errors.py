@@ -86,14 +86,15 @@ def counted(number: int | Sized, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def listed(names: Sequence[str], most: int = 10) -> str:
+def listed(names: Iterable[str], most: int = 10) -> str:
     """List the first names for a message, and count the others.
 
     >>> listed(["a", "b"]), listed(["a", "b", "c"], most=2)
     ('a, b', 'a, b and 1 more')
     """
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+    every = list(names)
+    more = len(every) - most
+    return ", ".join(every[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:

@@ -99,8 +99,7 @@ def read_columns(
                 exact[name] = integers
         else:
             raise UsageError(
-                f"there is no column {name!r}; the columns are {listed(list(COLUMNS))}, "
-                "metadata.KEY"
+                f"there is no column {name!r}; the columns are {listed(COLUMNS)}, metadata.KEY"
             )
     return Columns(columns, number, exact)
 

@@ -406,7 +406,7 @@ def exit_if_incomplete(records: object, damaged: Sequence[str]) -> None:
         print_error("there are no records")
     elif damaged:
         print_error(
-            f"missing or cut: {listed([*map(shown, damaged)], 3)}\nThe numbers are right, but the "
+            f"missing or cut: {listed(map(shown, damaged), 3)}\nThe numbers are right, but the "
             "corpus is damaged; normalize its shards again. `fastrec verify` lists all "
             "problems."
         )

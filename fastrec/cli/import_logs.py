@@ -102,7 +102,7 @@ def import_logs(
             print_json(result)
         else:
             for kind, files in result.skipped_files.items():
-                named = listed([*map(shown, files)], len(files) if verbose else _EXAMPLES)
+                named = listed(map(shown, files), len(files) if verbose else _EXAMPLES)
                 step = ""
                 if "record" in kind:
                     step = f"; for them: fastrec normalize {arguments(paths)} -o corpus"

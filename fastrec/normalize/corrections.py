@@ -393,7 +393,7 @@ def label_counts(file: GivenFile, counts: Counter[Any]) -> tuple[LabelCounts, li
     unmatched = sorted(last - records.keys())
     several = sorted(number for number, places in records.items() if len(places) > 1)
     notices = [
-        f"{file}: {counted(numbers, 'label')} {what}: line {listed([*map(str, numbers)])}"
+        f"{file}: {counted(numbers, 'label')} {what}: line {listed(map(str, numbers))}"
         for numbers, what in (
             (unmatched, "without a record"),
             (several, "with several records, all changed"),

@@ -71,7 +71,7 @@ def find_records(
         unread = [*logs, *others]
         notices.append(
             f"{counted(unread, 'file')} not read, logs of a harness: "
-            f"{listed([*map(shown, unread)], 3)}; "
+            f"{listed(map(shown, unread), 3)}; "
             f"for them: fastrec import {arguments(paths)} -o records"
         )
     return [shard for shard in shards if shard.path not in logs], notices

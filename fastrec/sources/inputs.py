@@ -295,7 +295,7 @@ class _Search(msgspec.Struct):
         """Tell the user that some files of a corpus are not read."""
         files = counted(paths, "file")
         verb = "is" if len(paths) == 1 else "are"
-        examples = listed(list(map(shown, paths)), _MOST_UNNAMED)
+        examples = listed(map(shown, paths), _MOST_UNNAMED)
         self.notices.append(
             f"{shown(corpus)} is a corpus: {files} in it that its {_MANIFEST} does not name "
             f"{verb} not read: {examples}"

@@ -61,7 +61,7 @@ def find_logs(
     order = {file.path: number for number, file in enumerate(files)}
     inputs.logs.sort(key=lambda log: min(order.get(file.path, len(order)) for file in log.files))
     if not inputs.logs and not inputs.bad:
-        named = listed([*map(shown, paths)])
+        named = listed(map(shown, paths))
         if RECORDS in inputs.skipped:
             step = f"fastrec normalize {arguments(paths)} -o corpus"
             raise UsageError(

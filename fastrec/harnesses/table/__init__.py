@@ -83,7 +83,7 @@ def plan(log: Log) -> LogPlan:
         for name in wanted
         if name not in names and all(value is None for value in map(getter(name, constants), first))
     ]
-    problem = f"has no column {listed(absent)}; its columns are {listed([*known], 30)}"
+    problem = f"has no column {listed(absent)}; its columns are {listed(known, 30)}"
     # A table without what identifies an answer, or without any answers, is another one.
     lacking = [name for name in columns.needed if name in absent] or columns.answers
     if {*lacking} <= {*absent}:

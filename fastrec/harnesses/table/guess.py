@@ -97,7 +97,7 @@ def guess(paths: Sequence[str], files: Sequence[AnyFile], output: str) -> list[s
         else:
             foreign.append(file.path)
     if not seen:
-        raise UsageError(f"there is no table in {listed([*map(shown, paths)])}")
+        raise UsageError(f"there is no table in {listed(map(shown, paths))}")
     main = max(seen, key=_by_weight)
     options = dict(main.options)
     tables = [table for table in seen if table.kind == main.kind]
@@ -110,7 +110,7 @@ def guess(paths: Sequence[str], files: Sequence[AnyFile], output: str) -> list[s
         words += [option_of(name), value]
     for kind, left_out in {"tables of another kind": others, "no tables": foreign}.items():
         if left_out:
-            notes.append(f"left out, {kind}: {listed([*map(shown, left_out)])}")
+            notes.append(f"left out, {kind}: {listed(map(shown, left_out))}")
     return [shlex.join(words), *(f"# {note}" for note in notes)]
 
 
