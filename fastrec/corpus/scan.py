@@ -35,7 +35,7 @@ from fastrec.sorting.keys import FIELDS, field_encoder
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import Chunk
 from fastrec.sources.shard import Shard, shard_at
-from fastrec.storage import file_in, join, parent_of, storage_of
+from fastrec.storage import file_in, join, open_reader, parent_of
 
 VERIFY_HINT = "`fastrec verify` lists everything that is wrong with a corpus"
 
@@ -168,7 +168,7 @@ def _shard_lines(shard: Shard, text_bytes: int, buffer_bytes: int) -> Iterator[B
         return
     decompressor = _idle.pop() if _idle else zstandard.ZstdDecompressor()
     try:
-        with storage_of(shard.path).open_reader(shard.path) as file:
+        with open_reader(shard.path) as file:
             reader = decompressor.stream_reader(cast("IO[bytes]", file), read_across_frames=True)
             yield from _lines(reader.readinto, text_bytes, buffer_bytes)
     finally:

@@ -15,7 +15,7 @@ from xxhash import xxh3_128
 
 from fastrec.errors import ShardError
 from fastrec.sources.shard import Shard
-from fastrec.storage import storage_of
+from fastrec.storage import open_reader, storage_of
 
 SUFFIXES = {"zst": ".jsonl.zst", "gz": ".jsonl.gz", "none": ".jsonl"}
 COMPRESSIONS = tuple(SUFFIXES)
@@ -140,7 +140,7 @@ class ShardCopier(ShardWriter):
             not self._is_known and self._text_hash.hexdigest() != listed.text_xxh3_128
         ):
             raise NotACopyError
-        with storage_of(self._source.path).open_reader(self._source.path) as source:
+        with open_reader(self._source.path) as source:
             while block := source.read(_STEP):
                 digest.update(
                     block

@@ -8,7 +8,7 @@ from fastrec.errors import LogError, ShardError
 from fastrec.harnesses.values import BOM, Fields, as_list, decode_object, decoder, explaining
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
-from fastrec.storage import storage_of
+from fastrec.storage import open_reader
 from fastrec.storage.base import Reader, read_at
 
 _T = TypeVar("_T")
@@ -73,7 +73,7 @@ def open_plain(path: str) -> Reader:
 
     LogError if it is damaged.
     """
-    reader = storage_of(path).open_reader(path)
+    reader = open_reader(path)
     if not reader.size or detect(read_at(reader, MAGIC_BYTES, 0)) is Format.PLAIN:
         return reader
     with reader:
@@ -88,4 +88,4 @@ def open_plain(path: str) -> Reader:
             raise LogError(path, exc.reason) from exc
         copy.flush()
         _copies[key] = copy
-    return storage_of(_copies[key].name).open_reader(_copies[key].name)
+    return open_reader(_copies[key].name)

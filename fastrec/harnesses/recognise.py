@@ -11,7 +11,7 @@ from fastrec.harnesses.registry import HARNESSES, harness_named
 from fastrec.harnesses.values import BOM, OptionalText
 from fastrec.sources.formats import MAGIC_BYTES, PARQUET_MAGIC, Format, detect
 from fastrec.sources.shard import shard_at
-from fastrec.storage import storage_of
+from fastrec.storage import open_reader
 from fastrec.storage.base import read_at
 
 _MOST_FOOTER = 4 << 20  # bytes of the end of a Parquet file that are looked at
@@ -24,7 +24,7 @@ def head_of(path: str) -> bytes:
     A file that cannot be read raises OSError. One whose compressed text is damaged gives what comes
     before the damage.
     """
-    with storage_of(path).open_reader(path) as file:
+    with open_reader(path) as file:
         if not file.size:
             return b""  # stores refuse to read an empty object
         head = read_at(file, HEAD_BYTES, 0)
@@ -81,7 +81,7 @@ def _has_details(path: str) -> bool:
 
     Only workers may use pyarrow to find out.
     """
-    with storage_of(path).open_reader(path) as file:
+    with open_reader(path) as file:
         end = read_at(file, _MOST_FOOTER, max(0, file.size - _MOST_FOOTER))
     start = max(0, len(end) - 8 - int.from_bytes(end[-8:-4], "little"))
     # Names in the footer have their length before them (Thrift's compact protocol).

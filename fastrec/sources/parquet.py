@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from msgspec import Raw
 
 from fastrec.errors import ForeignFormatError, ShardCorruptError, ShardError, listed
-from fastrec.storage import storage_of
+from fastrec.storage import open_reader
 from fastrec.storage.base import Reader, ReaderFile
 
 _SLICE_BYTES = 16 << 20
@@ -336,7 +336,7 @@ def _lengths(array: Any) -> list[int]:
 
 @contextmanager
 def _opened(path: str) -> Iterator[pq.ParquetFile]:
-    with storage_of(path).open_reader(path) as reader:
+    with open_reader(path) as reader:
         yield _file(path, reader)
 
 

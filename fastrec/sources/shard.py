@@ -54,7 +54,7 @@ from fastrec.sources.lines import (
     line_start,
 )
 from fastrec.sources.zstd_frames import TEXT_BYTES
-from fastrec.storage import is_url, storage_of
+from fastrec.storage import is_url, open_reader
 from fastrec.storage.base import Reader
 from fastrec.storage.local import LOCAL, why_irregular
 
@@ -231,9 +231,7 @@ class Shard(msgspec.Struct, frozen=True):
             return
         try:
             source = (
-                LOCAL.open_reader(self.path, stream=True)
-                if self.stream
-                else storage_of(self.path).open_reader(self.path)
+                LOCAL.open_reader(self.path, stream=True) if self.stream else open_reader(self.path)
             )
         except (OSError, ValueError) as exc:
             raise ShardMissingError(self.path, _reason("cannot be opened", exc)) from exc
@@ -331,7 +329,7 @@ def shard_at(path: str, *, may_be_stream: bool = False) -> Shard:
         return Shard(path, 0, None, stream=True)
     if is_url(path):
         try:
-            with storage_of(path).open_reader(path) as source:
+            with open_reader(path) as source:
                 return Shard(
                     path, source.size, detect(source.pread(MAGIC_BYTES, 0)), source.version
                 )

@@ -17,6 +17,7 @@ from fastrec.errors import CorpusError, naming
 from fastrec.storage.local import LOCAL, LocalStorage
 
 if TYPE_CHECKING:
+    from fastrec.storage.base import Reader
     from fastrec.storage.object_store import ObjectStore
 
 
@@ -26,6 +27,10 @@ def storage_of(path: str) -> LocalStorage | ObjectStore:
     from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415 - only URLs need it
 
     return OBJECT_STORE
+
+
+def open_reader(path: str) -> Reader:
+    return storage_of(path).open_reader(path)
 
 
 def is_url(path: str) -> bool:
@@ -135,7 +140,7 @@ def hash_of_file(
     """
     digest = digest or xxh3_128()
     count = 0
-    with naming(path), storage_of(path).open_reader(path) as file:
+    with naming(path), open_reader(path) as file:
         file.seek(start, size)
         while block := file.read(_BLOCK if size is None else min(_BLOCK, size - count)):
             digest.update(block)

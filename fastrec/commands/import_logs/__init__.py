@@ -78,7 +78,7 @@ from fastrec.harnesses.values import Names, OptionalInt, Texts
 from fastrec.parameters import CORES, AnyPath, Paths, path_names
 from fastrec.progress import Progress
 from fastrec.sources.inputs import AnyFile, find_files
-from fastrec.storage import hash_of_file, join, storage_of, without_file_protocol
+from fastrec.storage import hash_of_file, join, open_reader, storage_of, without_file_protocol
 from fastrec.summary.document import sorted_counts
 
 _FAILURES = (LogError, ShardError, OSError, MemoryError)  # of reading a log
@@ -161,7 +161,7 @@ class ShardTask(msgspec.Struct, frozen=True):
         with storage_of(self.path).create(self.path) as shard:
             for path, head, metrics in self.slices:
                 lines_of = line_maker(head, metrics, self.notes)
-                with storage_of(path).open_reader(path) as file:
+                with open_reader(path) as file:
                     for bundles in in_groups(
                         read_bundles(file),
                         lambda bundle: bundle.line_size * len(bundle.scores),

@@ -40,7 +40,7 @@ from fastrec.harnesses.values import (
 from fastrec.sources.formats import MAGIC_BYTES, PARQUET_MAGIC, Format, detect, parquet_module
 from fastrec.sources.lines import chunks
 from fastrec.sources.shard import shard_at
-from fastrec.storage import storage_of
+from fastrec.storage import open_reader
 from fastrec.storage.base import read_at
 
 _DELIMITERS = ",\t;"
@@ -94,7 +94,7 @@ def _is_whole(head: bytes, columns: TableColumns) -> bool:
 
 
 def pieces_of(path: str, columns: TableColumns) -> list[Piece]:
-    with storage_of(path).open_reader(path) as file:
+    with open_reader(path) as file:
         magic = file.pread(MAGIC_BYTES, 0)
     if magic.startswith(PARQUET_MAGIC):
         return [Piece(*bounds) for bounds in parquet_module(path).survey(path).slices]
@@ -128,7 +128,7 @@ def _cut_lines(path: str, *, is_csv: bool) -> list[Piece]:
     at = 0
     line = 0
     quotes = 0
-    with storage_of(path).open_reader(path) as file:
+    with open_reader(path) as file:
         while block := read_at(file, _PIECE_BYTES, at):
             border = _last_border(block, quotes) if is_csv else block.rfind(b"\n") + 1
             if border:
@@ -160,7 +160,7 @@ def _whole_lines(path: str, piece: Piece) -> Iterator[bytes]:
 
 
 def _range(path: str, piece: Piece) -> Iterator[bytes]:
-    with storage_of(path).open_reader(path) as file:
+    with open_reader(path) as file:
         for at in range(piece.start, piece.end, _BLOCK):
             yield read_at(file, min(_BLOCK, piece.end - at), at)
 
