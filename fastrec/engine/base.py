@@ -86,6 +86,10 @@ class Engine:
             yield number, result
         phase.seconds += time.perf_counter() - started
 
+    def in_order(self, task: Task[Argument, Result], arguments: Iterable[Argument]) -> list[Result]:
+        """Run a task on each argument, and list the results in the order of the arguments."""
+        return [result for _, result in sorted(self.run(task, arguments))]
+
     def _run_timed(
         self, task: TimedTask[Argument, Result], arguments: Iterable[Argument]
     ) -> TimedResults[Result]:

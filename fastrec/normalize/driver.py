@@ -304,8 +304,8 @@ def _why_refused(context: RunContext, parts: Sequence[PartFile], counts: LineCou
         if records:
             return f"it has no records, and would replace a corpus with {records:,}"
     if context.options.check_secrets:
-        credentials = sorted(context.engine.run(search_part, map(ChosenTask, parts)))
-        if fields := list_secrets(groups for _, groups in credentials):
+        credentials = context.engine.in_order(search_part, map(ChosenTask, parts))
+        if fields := list_secrets(credentials):
             return f"metadata have what looks like credentials: {'; '.join(fields)}"
     return None
 

@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import chain
 
 import msgspec
 from msgspec.structs import replace
@@ -143,9 +144,7 @@ def signatures_of(paths: Sequence[str], engine: Engine) -> list[str]:
     if len(paths) <= _FILES:
         return _signatures(paths)
     groups = [paths[first : first + _FILES] for first in range(0, len(paths), _FILES)]
-    return [
-        signature for _, group in sorted(engine.run(_signatures, groups)) for signature in group
-    ]
+    return list(chain.from_iterable(engine.in_order(_signatures, groups)))
 
 
 def _signatures(paths: Sequence[str]) -> list[str]:

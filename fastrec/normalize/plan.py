@@ -331,7 +331,7 @@ def _plan_cuts(context: RunContext, planned: Plan) -> Plan:
     """Choose cuts by the borders in all ranges, which are regions here."""
     base = planned.base
     tasks = (_region_task(context, planned, number) for number in range(len(planned.ranges)))
-    regions = [region for _, region in sorted(context.engine.run(plan_region, tasks))]
+    regions = context.engine.in_order(plan_region, tasks)
     lasts: dict[int, bytes] = {}
     cuts = choose_cuts(_borders(regions, lasts), context.options.part_size, context.sort_fields)
     # The new parts that have records of each region, and how many regions each of them has.

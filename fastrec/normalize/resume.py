@@ -196,8 +196,7 @@ def find_reusable(
         next_piece=max((number + 1 for task in done for number in task.numbers), default=0),
     )
     finished = {}
-    for number, unchanged in sorted(engine.run(_task_unchanged, claims)):
-        task = wanted[number]
+    for task, unchanged in zip(wanted, engine.in_order(_task_unchanged, claims), strict=True):
         first = task.pieces[0].piece
         text_hash = task.pieces[0].read.raw_hash
         if unchanged and first.temporary:
@@ -236,10 +235,7 @@ def _without_merged(
 
 def _intact(merged: list[MergedRun], engine: Engine) -> list[MergedRun]:
     """The merged runs whose files are intact, without those that were merged again."""
-    unchanged = [
-        result
-        for _, result in sorted(engine.run(_files_unchanged, [merge.run.files for merge in merged]))
-    ]
+    unchanged = engine.in_order(_files_unchanged, [merge.run.files for merge in merged])
     intact = []
     covered: set[str] = set()
     for merge, is_intact in zip(reversed(merged), reversed(unchanged), strict=True):

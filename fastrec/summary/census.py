@@ -127,7 +127,7 @@ def count_lists(
                 )
                 for first in range(0, len(prefixes), at_once)
             )
-            targets = [target for _, target in sorted(engine.run(_partition, several))]
+            targets = engine.in_order(_partition, several)
             lists = [[f"{target}-{at:03d}" for target in targets] for at in range(partitions)]
         tasks += [CountTask(listed, rule, group) for listed in lists]
     for at, counted in engine.run(count, tasks):

@@ -459,7 +459,7 @@ def import_logs(
             opened = outputs.enter_context(open_output(directory))
             progress = progress or Progress()
             progress.start("import", sum(log.size for log in inputs.logs))
-            planned = [plan for _, plan in sorted(engine.run(plan_log, inputs.logs))]
+            planned = engine.in_order(plan_log, inputs.logs)
             importer = _Importer(inputs, planned, opened, patterns=patterns, chosen=chosen)
             result = importer.run(engine, progress)
             progress.finish()

@@ -54,7 +54,7 @@ def find_logs(
             inputs.bad.append(told)
         else:
             by_harness[told[0]].append(told[1])
-    for _, grouped in sorted(engine.run(partial(_group_files, by_harness, names), by_harness)):
+    for grouped in engine.in_order(partial(_group_files, by_harness, names), by_harness):
         inputs.logs += grouped.logs
         inputs.bad += grouped.bad
         inputs.skip("files of a harness that no log needs", *grouped.others)
