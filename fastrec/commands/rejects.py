@@ -93,15 +93,14 @@ def rejects(
     others: dict[int, _Others] = {}  # by the id of the group of the first error
     with _opened(extract) as (file, places):
         for line in _rejected_lines(corpus, as_tuple("code", code)):
-            location = Location(line.source, line.line)
             first = Finding(line.code, line.path, line.message)
-            group = findings.add(first, location, line.version or None)
+            group = findings.add(first, line.source, line.line, line.version or None)
             repairable += bool(line.repairs)
             repairs.update(line.repairs or ())
             if group:
                 others.setdefault(id(group), _Others()).add(line)
             if file is not None and line.truncated is True:
-                truncated.append(location)
+                truncated.append(Location(line.source, line.line))
             elif file is not None:
                 raw = line.exact_bytes()
                 file.write(raw + b"\n")
@@ -129,7 +128,7 @@ class _Others(msgspec.Struct):
         self._repairable += bool(line.repairs)
         self._unlisted += sum((line.unlisted or {}).values())
         for finding in (line.errors or ())[1:]:
-            self._further.add(finding, Location(line.source, line.line), line.version or None)
+            self._further.add(finding, line.source, line.line, line.version or None)
 
     def reject_group(self, group: FindingGroup) -> RejectGroup:
         further = self._further.in_order()

@@ -474,12 +474,12 @@ def _validate_slice(
             judged.versions += batch.versions
             if task.settings.normal:  # for a report about upgrades
                 for line, step in _upgrade_steps(chunk):
-                    judged.upgrades.add(step, Location(source, line))
+                    judged.upgrades.add(step, source, line)
             if reporter:
                 reporter.report(piece, judged, stats)
             findings = _findings_in(batch)
             for line, finding, version in findings:
-                judged.groups.add(finding, Location(source, line), version)
+                judged.groups.add(finding, source, line, version)
             for invalid in batch.rejected:
                 judged.repairable.update(invalid.repairs)
                 judged.groups.codes.update(invalid.unlisted)

@@ -5,7 +5,7 @@ from contextlib import closing
 
 from fastrec.corpus.scan import PartTask, skim_lines
 from fastrec.errors import counted
-from fastrec.judge.findings import FindingGroups, Location
+from fastrec.judge.findings import FindingGroups
 from fastrec.judge.secrets import secrets_of
 from fastrec.storage import base_name
 
@@ -27,7 +27,7 @@ def search_part(task: ChosenTask) -> FindingGroups:
             lines = bytes(memoryview(buffer)[:size]).split(b"\n")
             for at, finding in secrets_of(lines):
                 if not task.chosen or task.chosen[before + at]:
-                    groups.add(finding, Location(name, before + at + 1))
+                    groups.add(finding, name, before + at + 1)
             before += len(lines) - 1
     return groups
 

@@ -336,14 +336,14 @@ class FindingGroups(msgspec.Struct):
     groups: dict[tuple[str, str, str | None], FindingGroup] = {}
 
     def add(
-        self, finding: Finding, location: Location, version: str | None = None
+        self, finding: Finding, source: str, line: int, version: str | None = None
     ) -> FindingGroup | None:
         """Count a finding, and remember its location if it is among the first.
 
         Return its group, if there is one.
         """
         self.codes[finding.code] += 1
-        return self._add(finding, 1, [location], version)
+        return self._add(finding, 1, [Location(source, line)], version)
 
     def merge(self, other: FindingGroups, line_base: int = 0) -> None:
         """Add the groups of lines that come later, with `line_base` added to their line numbers."""

@@ -33,7 +33,6 @@ from fastrec.judge.findings import (
     Finding,
     FindingGroup,
     FindingGroups,
-    Location,
 )
 from fastrec.limits import current_limits
 from fastrec.notebook import Framed, flat
@@ -358,7 +357,7 @@ class _Check:
 
     def _find(self, path: str, *findings: Finding) -> None:
         for finding in findings:
-            self._groups.add(finding, Location(utf8(path), 1))
+            self._groups.add(finding, utf8(path), 1)
 
     def _add_rows(self, pair: Pair, aggregate: Aggregate | None, rows: Rows) -> None:
         """Check what depends on all rows of a pair."""

@@ -31,7 +31,7 @@ from fastrec.judge.aggregate import (
     judge_aggregate,
     quoted,
 )
-from fastrec.judge.findings import Finding, Location, SliceFindings
+from fastrec.judge.findings import Finding, SliceFindings
 from fastrec.judge.judge import JudgedChunk, judge_of, judge_slice
 from fastrec.judge.secrets import secrets_of
 from fastrec.judge.version_rules import JudgeSettings
@@ -104,14 +104,14 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None) -> Rows:
         for invalid in batch.rejected:
             first = invalid.findings[0]
             finding = Finding("pair.invalid_row", first.path, f"{first.message} [{first.code}]")
-            rows.groups.add(finding, Location(source, invalid.line))
+            rows.groups.add(finding, source, invalid.line)
         lines = judged.data.split(b"\n")
         rows.hashes.extend(map(xxh3_64_intdigest, filter(bytes.strip, lines)))
         for number, secret in secrets_of([*map(_searched, batch.records)]):
-            rows.groups.add(secret, Location(source, batch.numbers[number]))
+            rows.groups.add(secret, source, batch.numbers[number])
         for number, text in enumerate(lines[: batch.lines] if batch.blank else (), judged.line):
             if not text.strip():
-                rows.groups.add(_BLANK, Location(source, number))
+                rows.groups.add(_BLANK, source, number)
         _check_rows(judged, joiner, rows, source)
     rows.counts["text_bytes"] = stats.text_bytes
     return rows
@@ -154,9 +154,9 @@ def _check_rows(
         ids = record.evaluation_id, record.model_id, record.evaluation_name, result_id
         result, findings = joiner(*ids) if joiner else (None, [])
         for finding in [mismatch, *findings] if mismatch else findings:
-            rows.groups.add(finding, Location(source, line))
+            rows.groups.add(finding, source, line)
         if wrong_hashes and (record.sample_id, record.sample_hash) in wrong_hashes:
-            rows.groups.add(_WRONG_HASH, Location(source, line))
+            rows.groups.add(_WRONG_HASH, source, line)
         if result is None:
             continue
         tally = tallies[result, bool(record.error)]
