@@ -73,8 +73,8 @@ def clean(
         UsageError: `output` cannot be an output of `normalize`.
         LockedError: A run is writing it.
     """
-    target = without_file_protocol(os.fspath(output))
-    directory = None if work_dir is None else without_file_protocol(os.fspath(work_dir))
+    target = without_file_protocol(output)
+    directory = None if work_dir is None else without_file_protocol(work_dir)
     left: list[str] = []
     if is_url(target):
         removed, left = _clean_store(target.rstrip("/"), directory, dry_run=dry_run)

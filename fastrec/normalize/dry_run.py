@@ -6,7 +6,6 @@ these are judged, in a temporary directory. Neither the output nor the kept work
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import msgspec
@@ -81,8 +80,8 @@ def plan(
     *,
     files_from: str | None = None,
 ) -> Plan:
-    paths = [without_file_protocol(os.fspath(name)) for name in names]
-    target = without_file_protocol(os.fspath(output))
+    paths = list(map(without_file_protocol, names))
+    target = without_file_protocol(output)
     shards, notices = find_records(paths, files_from=files_from)
     if not options.skip_bad_shards:
         check_formats(shards)

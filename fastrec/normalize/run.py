@@ -159,11 +159,11 @@ def run(
         if notice:
             notice(message)
 
-    paths = [without_file_protocol(os.fspath(name)) for name in names]
+    paths = list(map(without_file_protocol, names))
     shards, messages = find_records(paths, files_from=files_from)
     for message in messages:
         note(message)
-    target = without_file_protocol(os.fspath(output))
+    target = without_file_protocol(output)
     check_output(target, paths, shards)
     if not options.skip_bad_shards:
         check_formats(shards)

@@ -6,6 +6,7 @@ an object appears as a whole when its writer is finished, or not at all.
 
 from __future__ import annotations
 
+import os
 from hashlib import sha256
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -37,8 +38,8 @@ def is_url(path: str) -> bool:
     return "://" in path
 
 
-def without_file_protocol(path: str) -> str:
-    return path.removeprefix("file://")
+def without_file_protocol(path: str | os.PathLike[str]) -> str:
+    return os.fspath(path).removeprefix("file://")
 
 
 def is_private(path: str) -> bool:

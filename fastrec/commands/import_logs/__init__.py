@@ -445,7 +445,7 @@ def import_logs(
     names = path_names(paths)
     if not names:
         raise UsageError("no input: name logs, directories of logs, globs or URLs")
-    directory = without_file_protocol(os.fspath(output))
+    directory = without_file_protocol(output)
     meaning = _columns(columns, table)
     if meaning and chosen is not None:  # then the table itself knows whether it has these columns
         meaning = replace(meaning, metadata=metadata)
