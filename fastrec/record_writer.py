@@ -26,6 +26,7 @@ from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.parameters import AnyPath
 from fastrec.schemas.newest import SCHEMA
+from fastrec.schemas.schema import without_nulls
 from fastrec.schemas.view import REFUSALS, view_decoder
 from fastrec.storage import is_url
 from fastrec.storage.local import LOCAL, open_private
@@ -268,7 +269,7 @@ class Writer:
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
+    return without_nulls(fields)
 
 
 def _listed(text: str | Sequence[str] | None) -> Any:

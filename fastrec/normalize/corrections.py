@@ -49,7 +49,7 @@ from fastrec.judge.arbiter import normal_form
 from fastrec.judge.batch import Batch
 from fastrec.judge.judge import Judge
 from fastrec.judge.parse import parse, spell
-from fastrec.schemas.schema import Schema, Shape
+from fastrec.schemas.schema import Schema, Shape, without_nulls
 from fastrec.sorting.keys import METRIC
 from fastrec.summary.document import FixCounts, LabelCounts
 from fastrec.summary.same_run import TRIAL_FIELDS
@@ -341,7 +341,7 @@ class Labeller:
             for name in changed:
                 metadata.setdefault(f"original_{name}", spell(before[name]).decode())
             notes = {"label_by": label.by, "label_at": label.at, "label_reason": label.reason}
-            metadata.update({name: text for name, text in notes.items() if text is not None})
+            metadata.update(without_nulls(notes))
             before.update(verdict)
             record.evaluation.score = before["score"]
             record.evaluation.is_correct = before["is_correct"]
@@ -373,7 +373,7 @@ def new_verdict(label: Label, before: dict[str, Any]) -> dict[str, Any]:
             new["score"] = type(before["score"])(bool(label.is_correct))
         elif label.is_correct is None and label.score in (0, 1):
             new["is_correct"] = bool(label.score)
-    return {name: value for name, value in new.items() if value is not None}
+    return without_nulls(new)
 
 
 def count_unfilled(file: GivenFile) -> int:

@@ -39,6 +39,10 @@ JsonObject = dict[str, Any]
 UnknownKeys = dict[str, set[str]]  # by the path of their object
 
 
+def without_nulls(values: JsonObject) -> JsonObject:
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def _json_value(levels: int) -> Any:
     """Build the type of a JSON value with at most this many levels of nesting.
 

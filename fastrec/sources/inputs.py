@@ -26,6 +26,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
+from os.path import normpath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -113,7 +114,7 @@ def _expand(
         for path in paths:
             files = files_in(walk(path, problems)) if os.path.isdir(path) else [path]
             for file in files:
-                yield os.path.normpath(file) if is_pattern else file, None
+                yield normpath(file) if is_pattern else file, None
         return
     for path, match in _objects_at(name):
         if match:
@@ -137,12 +138,12 @@ def _inside(folder: str, name: str) -> str:
 def _files_of(name: str, problems: list[str]) -> Iterator[AnyFile]:
     try:
         for path, match in _expand(name, _all_files, problems):
-            local = os.path.normpath(path)
+            local = normpath(path)
             if match:
                 yield AnyFile(path, match.size, is_named=path == name)
             elif os.path.isfile(local):
                 size = os.path.getsize(local)
-                yield AnyFile(local, size, is_named=local == os.path.normpath(name))
+                yield AnyFile(local, size, is_named=local == normpath(name))
             elif os.path.exists(local):
                 problems.append(f"{shown(local)}: not a regular file; logs are read more than once")
     except OSError as exc:
@@ -264,7 +265,7 @@ class _Search(msgspec.Struct):
                 listing = join(folder, _MANIFEST)
                 parts = {file_in(folder, part.file, listing): part for part in manifest.parts}
                 for path, part in parts.items():
-                    self.parts[os.path.normpath(path)] = part
+                    self.parts[normpath(path)] = part
                 known = set(parts)
                 if manifest.rejects:
                     known.add(join(folder, manifest.rejects.file))
@@ -286,9 +287,7 @@ class _Search(msgspec.Struct):
         return sorted(
             path
             for path in self.shards_in(folders)
-            if os.path.isfile(path)
-            or not os.path.exists(path)
-            or os.path.normpath(path) in self.parts
+            if os.path.isfile(path) or not os.path.exists(path) or normpath(path) in self.parts
         )
 
     def _note_unnamed(self, corpus: str, paths: list[str]) -> None:
@@ -302,12 +301,12 @@ class _Search(msgspec.Struct):
         )
 
     def as_listed(self, shard: Shard) -> Shard:
-        part = self.parts.get(os.path.normpath(shard.path))
+        part = self.parts.get(normpath(shard.path))
         return msgspec.structs.replace(shard, listed=part) if part else shard
 
     def complain(self, path: str, reason: str) -> None:
         """Note that a shard cannot be used."""
-        if os.path.normpath(path) in self.parts:
+        if normpath(path) in self.parts:
             self.damages.append((path, reason))
         else:
             self.problems.append(f"{shown(path)}: {reason}")
@@ -410,7 +409,7 @@ def _shards_of(name: str, search: _Search) -> Iterator[tuple[Shard, object]]:
         if is_url(path):
             search.complain(path, f"is missing, but listed in {_MANIFEST}")
             continue
-        is_part = os.path.normpath(path) in search.parts
+        is_part = normpath(path) in search.parts
         try:
             shard = search.as_listed(shard_at(path, may_be_stream=not is_part))
             status = None if path == STDIN else os.stat(path)

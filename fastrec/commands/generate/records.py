@@ -24,7 +24,7 @@ from fastrec.commands.generate.tasks import STYLES, Reply
 from fastrec.commands.generate.text import Rng
 from fastrec.schemas.hashes import RECIPES, sample_hash
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
-from fastrec.schemas.schema import Schema, Shape
+from fastrec.schemas.schema import Schema, Shape, without_nulls
 
 _WRONG_HASH = "0123456789abcdef" * 4
 _TEMPLATE = "<|system|>\nThink first.\n<|user|>\n{}\n<|assistant|>\n"
@@ -52,7 +52,7 @@ def compose(rng: Rng, question: Question, author: Producer, schema: Schema) -> "
     _add_measures(rng, author, question.task.raw, reply, record)
     record["error"] = reply.error
     if "nulls" not in habits:
-        record = {key: value for key, value in record.items() if value is not None}
+        record = without_nulls(record)
     if "metadata" in habits:
         record["metadata"] = question.with_trial(rng)
     return Answer(record, question, author, schema)

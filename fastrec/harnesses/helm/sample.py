@@ -44,6 +44,7 @@ from fastrec.harnesses.values import (
     spelled,
 )
 from fastrec.schemas.newest import Input, Output, Performance
+from fastrec.schemas.schema import without_nulls
 from fastrec.storage import base_name
 from fastrec.storage.base import read_at
 
@@ -209,7 +210,7 @@ def canonical(perturbation: Perturbation) -> str:
     >>> canonical({"name": "typos", "prob": 0.1, "seed": None})
     '{"name":"typos","prob":0.1}'
     """
-    fields = {name: value for name, value in perturbation.items() if value is not None}
+    fields = without_nulls(perturbation)
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 

@@ -25,6 +25,7 @@ from msgspec import UNSET
 from fastrec.harnesses.transcripts import arguments_in, arguments_of
 from fastrec.harnesses.values import JsonObject, LogObject, OptionalText, Texts, as_list, spell
 from fastrec.schemas.newest import Message, ToolCall
+from fastrec.schemas.schema import without_nulls
 
 # The decoder skips fields of a log that no Struct names, above all `events`, which are most of the
 # text. Fields whose type varied between versions of Inspect are `Any`.
@@ -257,4 +258,4 @@ def _given(part: Part) -> JsonObject:
         return part.data if isinstance(part.data, dict) else {"data": part.data}
     fields = msgspec.structs.asdict(part)
     del fields["type"]
-    return {name: value for name, value in fields.items() if value is not None}
+    return without_nulls(fields)

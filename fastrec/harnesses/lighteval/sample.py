@@ -33,6 +33,7 @@ from fastrec.harnesses.values import (
     value_of,
 )
 from fastrec.schemas.newest import Input, Output
+from fastrec.schemas.schema import without_nulls
 
 if TYPE_CHECKING:  # only workers may import it
     from fastrec.sources.parquet import Table
@@ -242,7 +243,7 @@ def _scores_of(name: str, value: Any, choices: Choices | None, metrics: Metrics)
         if any(keys <= value.keys() for keys in _CORPUS_INPUTS):
             yield Score(name, None, f"{name} has a value for all samples only, not for each")
             return
-        parts = {key: part for key, part in value.items() if part is not None}
+        parts = without_nulls(value)
         if any(number_of(part) is not None for part in parts.values()):
             for key, part in parts.items():
                 yield _score(f"{name}:{key}", part, choices, metric.rule)

@@ -16,6 +16,7 @@ import msgspec
 from fastrec.harnesses.choices import Choices
 from fastrec.harnesses.log import Score
 from fastrec.harnesses.values import OptionalText, Texts, as_list, spell
+from fastrec.schemas.schema import without_nulls
 
 NO_RESPONSE = "the log has no response to this request"
 
@@ -50,9 +51,7 @@ def requests_of(arguments: Any) -> tuple[list[msgspec.Raw], list[Any]]:
         except (
             AttributeError
         ):  # a table of samples has empty columns where another sample has more requests
-            return requests_of(
-                {name: request for name, request in arguments.items() if request is not None}
-            )
+            return requests_of(without_nulls(arguments))
     else:
         contexts = [request[0] for request in arguments if request]
         continuations = [
