@@ -113,10 +113,10 @@ class EvaluationItems(ScopeNames):
 def analyse_items(
     table: ScopeRecords,
     scope: Scope,
-    models: tuple[str, ...] = (),
+    models: tuple[str, ...],
     *,
-    subset: int | None = None,
-    seed: int = 0,
+    subset: int | None,
+    seed: int,
 ) -> EvaluationItems:
     """Analyse the questions of a scope, by the answers of all its models or of some."""
     scores = _scores(table, models, graded=scope.graded)

@@ -44,7 +44,7 @@ def set_ranks(models: Iterable[Any], better: Bools) -> None:
 
 
 def add_cluster_errors(
-    evaluations: Sequence[EvaluationStats], index: QuestionTable, *, common: bool = False
+    evaluations: Sequence[EvaluationStats], index: QuestionTable, *, common: bool
 ) -> None:
     """Set the standard errors and intervals of models over clusters of questions."""
     for evaluation in evaluations:

@@ -85,7 +85,7 @@ def run_reading(run: Callable[..., _Result], /, *arguments: Any, **options: Any)
         return run_with_progress(run, *arguments, **options)
 
 
-def print_csv(rows: Sequence[_Row], names: Iterable[str] = (), *, exact: bool = False) -> None:
+def print_csv(rows: Sequence[_Row], names: Iterable[str], *, exact: bool = False) -> None:
     """Print these columns of rows as CSV, or all.
 
     Texts have escapes; not if they should be exact, and do not go to a terminal.

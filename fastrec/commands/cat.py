@@ -74,7 +74,7 @@ def cat_blocks(
     *,
     limit: int | None = None,
     source: bool = False,
-    jobs: int = CORES,
+    jobs: int,
 ) -> Iterator[bytes]:
     """Yield the text of the matching lines in blocks of whole lines; see `cat`."""
     check_jobs(jobs)

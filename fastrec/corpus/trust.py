@@ -77,7 +77,7 @@ def trusted_shards(
     is_guess: bool,
     trust: bool,
     why_judged_again: Callable[[Mapping[str, object]], str],
-    notice: Notice = lambda _: None,
+    notice: Notice,
 ) -> list[Shard]:
     """Mark the shards that are parts of trusted corpora.
 

@@ -44,8 +44,8 @@ def scratch_corpus(
     shards: Sequence[Shard],
     options: Options,
     *,
-    progress: Progress | None = None,
-    notice: Notice = lambda _: None,
+    progress: Progress | None,
+    notice: Notice,
 ) -> Iterator[ScratchCorpus]:
     """Make a corpus by both passes, in a directory inside the work directory of the options."""
     from fastrec.normalize.run import run_passes  # noqa: PLC0415 - most corpora are read as they are

@@ -146,7 +146,7 @@ def matching_scopes(
     scopes: Sequence[_Scope],
     filters: Filters,
     models_of: Callable[[_Scope], Collection[str]],
-    metrics: str = "judgements",
+    metrics: str,
 ) -> list[tuple[_Scope, set[str]]]:
     """Find evaluations and metrics whose names match the filters, with their matching models.
 

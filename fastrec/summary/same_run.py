@@ -231,7 +231,7 @@ def _without_kept_label(line: bytes) -> bytes:
 
 
 def write_bodies(
-    prefix: str, bodies: Iterable[tuple[bytes, bytes]], *, compressed: bool = False
+    prefix: str, bodies: Iterable[tuple[bytes, bytes]], *, compressed: bool
 ) -> FileDigest:
     """Write the list of a part, given the digest of each record's body, and its key."""
     rows = sorted((digest, b"", key) for digest, key in bodies)

@@ -54,9 +54,9 @@ class Rng:
         """An integer in `[0, stop)`."""
         return int(self.random() * stop)
 
-    def between(self, low: int, high: int, step: int = 1) -> int:
-        """An integer in `[low, high]`, a multiple of `step` above `low`."""
-        return self.choice(range(low, high + 1, step))
+    def between(self, low: int, high: int) -> int:
+        """An integer in `[low, high]`."""
+        return self.choice(range(low, high + 1))
 
     def choice(self, items: Sequence[T]) -> T:
         return items[self.below(len(items))]
