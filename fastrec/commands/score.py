@@ -41,6 +41,7 @@ from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.schemas.schema import JsonObject
+from fastrec.schemas.view import NO_COUNTS
 from fastrec.scoring.rules import Rule, Scorer, Verdict, read_rules, shipped_rule
 from fastrec.sorting.keys import METRIC
 from fastrec.storage import is_url
@@ -327,7 +328,7 @@ class _Scores(msgspec.Struct):
     # By model, the counts of `ScoredModel`.
     models: dict[_Key, Counter[str]] = msgspec.field(default_factory=lambda: defaultdict(Counter))
     examples: list[ScoreExample] = []
-    kinds: Counter[_Key] = msgspec.field(default_factory=Counter)  # how many examples there are
+    kinds: Counter[_Key] = NO_COUNTS  # how many examples there are
 
     def add_example(self, example: ScoreExample) -> None:
         """Keep an example, if it is among the first ones of its kind."""

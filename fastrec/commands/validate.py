@@ -54,6 +54,7 @@ from fastrec.progress import Progress
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, chosen_schema, schema_of
 from fastrec.schemas.upgrade import upgrade_record, upgrade_value
+from fastrec.schemas.view import NO_COUNTS
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES, ReadStats
 from fastrec.sources.shard import Shard, Slice, TextEstimate, tasks_of, total_text
@@ -150,11 +151,11 @@ class Validation(Tabular):
 class _JudgedSlice(SliceFindings):
     """What `validate` finds in slices; the counts are those of `Validation`, by field."""
 
-    versions: Counter[str] = msgspec.field(default_factory=Counter)
+    versions: Counter[str] = NO_COUNTS
     # Steps of an upgrade, each with the meaning of its code as its message.
     upgrades: FindingGroups = msgspec.field(default_factory=lambda: FindingGroups(len(NOTES)))
     # Lines that repairs would make valid, by the code of a repair.
-    repairable: Counter[str] = msgspec.field(default_factory=Counter)
+    repairable: Counter[str] = NO_COUNTS
     bom: bool = False
     # Files with every finding, and the number to add to the line numbers in each.
     logs: list[tuple[str, int]] = []

@@ -35,7 +35,7 @@ from statistics import median
 from typing import Any, Self
 
 import msgspec
-from msgspec import UNSET, field
+from msgspec import UNSET
 from xxhash import xxh3_64_intdigest
 
 from fastrec.filters import matches_any
@@ -44,6 +44,7 @@ from fastrec.harnesses.metadata import NO_PLACE, FieldCounts, MetadataKeeper, ro
 from fastrec.harnesses.values import OptionalNumber, Texts, encode, spelled
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import SCHEMA, AnswerAttribution, Evaluation, Output
+from fastrec.schemas.view import NO_COUNTS
 from fastrec.storage.base import Reader, read_at
 
 _LENGTH_BYTES = 8
@@ -191,9 +192,6 @@ class MetricTotals(msgspec.Struct):
         return self
 
 
-_NO_COUNTS: Counter[Any] = field(default_factory=Counter)  # the default of a field
-
-
 class Converted(msgspec.Struct):
     """What became of the samples of a slice."""
 
@@ -205,13 +203,13 @@ class Converted(msgspec.Struct):
     errors: int = 0
     # in the order in which they came up: bundles have positions in it
     metrics: dict[str, MetricTotals] = {}
-    left_out: Counter[str] = _NO_COUNTS  # samples without a record, by reason
-    metrics_left_out: Counter[str] = _NO_COUNTS  # scores without a record, by metric
-    fields_left_out: FieldCounts = _NO_COUNTS
+    left_out: Counter[str] = NO_COUNTS  # samples without a record, by reason
+    metrics_left_out: Counter[str] = NO_COUNTS  # scores without a record, by metric
+    fields_left_out: FieldCounts = NO_COUNTS
     metadata: set[str] = set()  # all names that came up, as records have them
     # Of each run of a table, by what its records begin with: the sum of the hashes of its rows and
     # of ONE_ROW for each. Runs with the same sum have the same rows, in any order.
-    row_sums: Counter[bytes] = _NO_COUNTS
+    row_sums: Counter[bytes] = NO_COUNTS
     problem: str = ""
 
     def __iadd__(self, other: Converted) -> Self:

@@ -15,6 +15,7 @@ from fastrec.judge.findings import Finding, InvalidRecordError
 from fastrec.judge.parse import parse, spell
 from fastrec.schemas.registry import NEWEST_SCHEMA, Record
 from fastrec.schemas.schema import JsonObject, Schema
+from fastrec.schemas.view import NO_COUNTS
 
 _MOST_NAMES = 100_000  # that a filter remembers
 
@@ -156,17 +157,17 @@ class Batch(msgspec.Struct):
     ends: list[int] = []
     rejected: list[InvalidLine] = []
     warnings: list[tuple[int, Finding]] = []  # Each with the number of its line.
-    versions: Counter[str] = msgspec.field(default_factory=Counter)  # records by schema version
+    versions: Counter[str] = NO_COUNTS  # records by schema version
     # By code, records with a label or turns of another version, and those that an upgrade or a
     # repair changed.
-    notes: Counter[str] = msgspec.field(default_factory=Counter)
+    notes: Counter[str] = NO_COUNTS
     # The recipe of each record's given `sample_hash`; ABSENT if none was given, WRONG if no recipe
     # gives it.
     recipe_names: list[str] = []
     replaced: list[HashReplaced] = []
     repaired: list[RepairedLine] = []
     # The names of the records that the filters remove; nothing else has these records.
-    filtered_out: Counter[FilteredOut] = msgspec.field(default_factory=Counter)
+    filtered_out: Counter[FilteredOut] = NO_COUNTS
     slow: int = 0  # valid records that took the slow path
 
     @property

@@ -27,6 +27,7 @@ from fastrec.errors import FastrecError, counted, shown
 from fastrec.limits import current_limits
 from fastrec.schemas.registry import SCHEMAS
 from fastrec.schemas.schema import LABELS, Schema
+from fastrec.schemas.view import NO_COUNTS
 
 # Codes with their meanings, most of them from `codes.json`.
 
@@ -332,7 +333,7 @@ class FindingGroups(msgspec.Struct):
     """
 
     limit: int = msgspec.field(default_factory=lambda: current_limits().finding_groups)
-    codes: Counter[str] = msgspec.field(default_factory=Counter)
+    codes: Counter[str] = NO_COUNTS
     groups: dict[tuple[str, str, str | None], FindingGroup] = {}
 
     def add(
@@ -389,7 +390,7 @@ class SliceFindings(msgspec.Struct):
     """Counts and findings of one slice, or of several slices of a shard in order."""
 
     groups: FindingGroups = msgspec.field(default_factory=FindingGroups)
-    counts: Counter[str] = msgspec.field(default_factory=Counter)
+    counts: Counter[str] = NO_COUNTS
 
     def __iadd__(self, other: Self) -> Self:
         """Add the slice that follows: its line numbers continue after the last line of this one."""

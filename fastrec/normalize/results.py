@@ -22,6 +22,7 @@ from fastrec.errors import ShardError, shown
 from fastrec.filters import LISTED_NAMES, Filters, similar
 from fastrec.judge.batch import Batch, FilteredOut, HashReplaced
 from fastrec.limits import current_limits
+from fastrec.schemas.view import NO_COUNTS
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.keys import encode_sample_id, sample_id_of
 from fastrec.sorting.runs import Run
@@ -36,7 +37,7 @@ from fastrec.summary.document import (
     json_safe,
     sorted_counts,
 )
-from fastrec.summary.rows import NO_COUNTS, Sums
+from fastrec.summary.rows import Sums
 
 
 class Piece(msgspec.Struct, frozen=True):

@@ -33,10 +33,11 @@ import msgspec
 from fastrec.engine.base import Engine
 from fastrec.errors import TooManyResultsError
 from fastrec.limits import current_limits
+from fastrec.schemas.view import NO_COUNTS
 from fastrec.sorting.files import ViewsWriter, read_blocks
 from fastrec.sorting.keys import KeyColumns, is_split, split_scope
 from fastrec.storage import FileDigest, fingerprint, join, storage_of
-from fastrec.summary.rows import NO_COUNTS, Sums
+from fastrec.summary.rows import Sums
 from fastrec.summary.tally import Outcome, Repeats, RepeatsByModel, add_repeats
 
 _BLOCK_BYTES = 64 << 10

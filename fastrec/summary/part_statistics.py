@@ -16,6 +16,7 @@ import msgspec
 from fastrec.engine.base import Engine
 from fastrec.errors import TooManyResultsError
 from fastrec.limits import current_limits
+from fastrec.schemas.view import NO_COUNTS
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.keys import KeyColumns, join_key, split_scope, text_of
 from fastrec.sorting.runs import Run
@@ -34,7 +35,7 @@ from fastrec.summary.census import (
     merge_lists,
     write_rows,
 )
-from fastrec.summary.rows import NO_COUNTS, Sums
+from fastrec.summary.rows import Sums
 from fastrec.summary.same_run import SameRunCounts, write_superseded
 from fastrec.summary.tally import NO_OUTCOME, Outcome, Tally
 

@@ -6,7 +6,6 @@ all counts that are made from rows.
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter, itemgetter
@@ -49,8 +48,6 @@ def add_up(mine: Any, theirs: Any) -> Any:
         mine += theirs
     return mine
 
-
-NO_COUNTS: Counter[Any] = msgspec.field(default_factory=Counter)  # the default of a field
 
 USUAL_TYPE = "single_turn"
 _SMALLEST = -(2**63)

@@ -39,13 +39,13 @@ from xxhash import xxh3_128_digest
 
 from fastrec.engine.base import Engine
 from fastrec.schemas.registry import TARGETS
-from fastrec.schemas.view import view, view_decoder
+from fastrec.schemas.view import NO_COUNTS, view, view_decoder
 from fastrec.sorting.gather import Bound, RunSlice, gather, slice_run
 from fastrec.sorting.keys import key_splitter, split_scope, text_of
 from fastrec.sorting.runs import Run, spill
 from fastrec.storage import FileDigest
 from fastrec.summary.census import CountTask, count_lists, merge_lists, write_rows
-from fastrec.summary.rows import NO_COUNTS, Sums
+from fastrec.summary.rows import Sums
 
 # The fields that tell trials apart, in `metadata` or at the root of a record.
 TRIAL_FIELDS = (

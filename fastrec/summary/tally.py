@@ -22,8 +22,9 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 from msgspec.structs import astuple
 
+from fastrec.schemas.view import NO_COUNTS
 from fastrec.sorting.keys import KeyColumns
-from fastrec.summary.rows import NO_COUNTS, Column, Sums, bucket_of, from_portable, to_portable
+from fastrec.summary.rows import Column, Sums, bucket_of, from_portable, to_portable
 
 UNIT_BITS = 1_074
 _ROOT_BITS = 128  # extra bits of precision for a square root

@@ -81,6 +81,7 @@ from fastrec.harnesses.values import (
     spell,
     spelled,
 )
+from fastrec.schemas.view import NO_COUNTS
 
 __all__ = ["logs_of", "plan", "samples"]
 
@@ -328,7 +329,7 @@ _KINDS = {
 class MetricUse(msgspec.Struct):
     empty: int = 0
     # how many entries have values, by trial
-    by_trial: Counter[int] = msgspec.field(default_factory=Counter)
+    by_trial: Counter[int] = NO_COUNTS
     weights: set[int | float] = set()  # numbers of values that entries have
 
     @property
