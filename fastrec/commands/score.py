@@ -12,7 +12,7 @@ the metric with most records of its model, unless a rule names a metric.
 import os
 import shutil
 import tempfile
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import product
@@ -41,7 +41,7 @@ from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.schemas.schema import JsonObject
-from fastrec.schemas.view import NO_COUNTS
+from fastrec.schemas.view import NO_COUNTS, empty_by_key
 from fastrec.scoring.rules import Rule, Scorer, Verdict, read_rules, shipped_rule
 from fastrec.sorting.keys import METRIC
 from fastrec.storage import is_url
@@ -326,7 +326,7 @@ class _Scores(msgspec.Struct):
     """What became of the answers of a part, or of all parts."""
 
     # By model, the counts of `ScoredModel`.
-    models: dict[_Key, Counter[str]] = msgspec.field(default_factory=lambda: defaultdict(Counter))
+    models: dict[_Key, Counter[str]] = empty_by_key(Counter)
     examples: list[ScoreExample] = []
     kinds: Counter[_Key] = NO_COUNTS  # how many examples there are
 

@@ -4,7 +4,7 @@ msgspec skips all other fields of a line without making objects of them, so a vi
 decodes several times as fast as a record.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +15,11 @@ REFUSALS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 # The default of a field that counts.
 NO_COUNTS: Counter[Any] = msgspec.field(default_factory=Counter)
+
+
+def empty_by_key(kind: Callable[[], Any]) -> Any:
+    """The default of a field with counts or lists by key, each of which begins as `kind()`."""
+    return msgspec.field(default_factory=lambda: defaultdict(kind))
 
 
 def view(**fields: Any) -> Any:

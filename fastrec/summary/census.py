@@ -33,7 +33,7 @@ import msgspec
 from fastrec.engine.base import Engine
 from fastrec.errors import TooManyResultsError
 from fastrec.limits import current_limits
-from fastrec.schemas.view import NO_COUNTS
+from fastrec.schemas.view import NO_COUNTS, empty_by_key
 from fastrec.sorting.files import ViewsWriter, read_blocks
 from fastrec.sorting.keys import KeyColumns, is_split, split_scope
 from fastrec.storage import FileDigest, fingerprint, join, storage_of
@@ -246,7 +246,7 @@ class QuestionCounts(Sums):
     # By number of models that have records of a question: how many questions have so many.
     by_models: dict[int, int] = NO_COUNTS
     by_answering: dict[int, int] = NO_COUNTS  # the same for answers
-    repeats: RepeatsByModel = msgspec.field(default_factory=lambda: defaultdict(Repeats))
+    repeats: RepeatsByModel = empty_by_key(Repeats)
     hashes_with_many_ids: int = 0
     split_hashes: int = 0
     ids_with_many_hashes: int = 0

@@ -6,7 +6,7 @@ sum. The census is two lists of rows, which are merged and counted (`census.coun
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any, Literal
@@ -16,7 +16,7 @@ import msgspec
 from fastrec.engine.base import Engine
 from fastrec.errors import TooManyResultsError
 from fastrec.limits import current_limits
-from fastrec.schemas.view import NO_COUNTS
+from fastrec.schemas.view import NO_COUNTS, empty_by_key
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.keys import KeyColumns, join_key, split_scope, text_of
 from fastrec.sorting.runs import Run
@@ -107,9 +107,7 @@ class IdentityCounts(Sums):
 
 
 class Census(Sums):
-    questions: dict[bytes, QuestionCounts] = msgspec.field(
-        default_factory=lambda: defaultdict(QuestionCounts)
-    )
+    questions: dict[bytes, QuestionCounts] = empty_by_key(QuestionCounts)
     repeats: IdentityCounts = msgspec.field(default_factory=IdentityCounts)
     contradictions: IdentityCounts = msgspec.field(default_factory=IdentityCounts)
     # With `--repeats`: keys that are superseded by another key of their identity.

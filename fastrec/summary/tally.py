@@ -19,10 +19,9 @@ from itertools import accumulate, compress
 from operator import itemgetter, mul, not_, or_
 from typing import Any, ClassVar, NamedTuple
 
-import msgspec
 from msgspec.structs import astuple
 
-from fastrec.schemas.view import NO_COUNTS
+from fastrec.schemas.view import NO_COUNTS, empty_by_key
 from fastrec.sorting.keys import KeyColumns
 from fastrec.summary.rows import Column, Sums, bucket_of, from_portable, to_portable
 
@@ -58,7 +57,7 @@ class RepeatSums(Sums):
         self.squares += sum([score * score for score in scores])
 
 
-_NO_SUMS: dict[int, RepeatSums] = msgspec.field(default_factory=lambda: defaultdict(RepeatSums))
+_NO_SUMS: dict[int, RepeatSums] = empty_by_key(RepeatSums)
 
 
 class Repeats(Sums):
@@ -281,9 +280,7 @@ class Tally(Sums):
     schema_versions: Counter[str | None] = NO_COUNTS
     # By scope (an evaluation with a metric, if it has one) and model_id, encoded as in sort
     # keys.
-    models: dict[tuple[bytes, bytes], ModelTally] = msgspec.field(
-        default_factory=lambda: defaultdict(ModelTally)
-    )
+    models: dict[tuple[bytes, bytes], ModelTally] = empty_by_key(ModelTally)
 
     def add(self, keys: KeyColumns, rows: Sequence[Sequence[Any]]) -> None:
         groups: defaultdict[tuple[bytes, bytes], _Records] = defaultdict(lambda: ([], []))

@@ -38,7 +38,7 @@ from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import current_limits
 from fastrec.schemas.registry import NEWEST_SCHEMA, schema_of_class
 from fastrec.schemas.schema import LABELS
-from fastrec.schemas.view import view_decoder
+from fastrec.schemas.view import empty_by_key, view_decoder
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard, Slice
 from fastrec.storage import hash_of_file, join, storage_of
@@ -77,9 +77,7 @@ class Rows(SliceFindings):
     """
 
     # By number of the result, and whether the rows have an error.
-    tallies: defaultdict[tuple[int, bool], Tally] = msgspec.field(
-        default_factory=lambda: defaultdict(Tally)
-    )
+    tallies: defaultdict[tuple[int, bool], Tally] = empty_by_key(Tally)
     # A hash of each row.
     hashes: Any = msgspec.field(default_factory=lambda: array("Q"))
 

@@ -81,7 +81,7 @@ from fastrec.harnesses.values import (
     spell,
     spelled,
 )
-from fastrec.schemas.view import NO_COUNTS
+from fastrec.schemas.view import NO_COUNTS, empty_by_key
 
 __all__ = ["logs_of", "plan", "samples"]
 
@@ -205,7 +205,7 @@ _NO_SLICE = -1  # of scores without a request
 class SliceRanges(msgspec.Struct):
     """The byte ranges of each slice in a file; items that follow one another share one."""
 
-    ranges: defaultdict[int, Ranges] = msgspec.field(default_factory=lambda: defaultdict(list))
+    ranges: defaultdict[int, Ranges] = empty_by_key(list)
     last: OptionalInt = None  # the slice of the last item
 
     def add(self, start: int, size: int, number: int) -> None:
