@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from fastrec.answers.leaderboard import Leaderboard
 from fastrec.commands.calibration import Calibrations
 from fastrec.commands.check_pairs import PairCheck
 from fastrec.commands.clean import Cleaned
-from fastrec.answers.leaderboard import Leaderboard
 from fastrec.commands.compare import Comparison
 from fastrec.commands.corrected import Corrections
 from fastrec.commands.costs import Costs
