@@ -240,7 +240,8 @@ def compile_pattern(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except re2.error as exc:
-        raise UsageError(f"{pattern!r} is not a regular expression of RE2: {exc}") from exc
+        reason = exc.args[0].decode()
+        raise UsageError(f"{pattern!r} is not a regular expression of RE2: {reason}") from exc
 
 
 class GroupBy(msgspec.Struct, frozen=True):

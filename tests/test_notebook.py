@@ -190,6 +190,11 @@ def test_a_result_becomes_a_data_frame(name: str, path: Path, tmp_path: Path) ->
     assert f"<th>{columns[0]}</th>" in page or (name == "Leaderboard" and "<table" in page)
 
 
+def test_no_rows_are_said(path: Path) -> None:
+    assert "There are no rows" in fastrec.verify(path)._repr_html_()
+    assert "There are no rows" not in fastrec.stats(path)._repr_html_()
+
+
 def test_rows_of_a_trend(path: Path) -> None:
     """A row for each model and corpus, with the change since the one before."""
     frame = fastrec.trend([path, path.parent / "later"]).to_pandas()

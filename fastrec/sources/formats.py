@@ -167,9 +167,7 @@ def decompress(
     return bz2_text(raw) if format_ is Format.BZ2 else xz_text(raw, max_window)
 
 
-_TO_LINES = (
-    "duckdb -c \"COPY (FROM '{path}') TO 'records.jsonl' (FORMAT json)\" turns its rows into lines"
-)
+_TABLE = "fastrec import '{path}' --guess proposes how to read its rows"
 COLUMNS_MAGIC = b"fastrec\1"
 _HEAD_BYTES = 1 << 16  # to tell formats of text
 _MARKUP = (b"<!doctype", b"<html", b"<?xml", b"<head", b"<body")
@@ -243,7 +241,7 @@ def _foreign_text(head: bytes) -> tuple[str, str] | None:
         return "a JSON array", "jq -c '.[]' '{path}' > records.jsonl turns its items into lines"
     for delimiter, name in ((",", "CSV"), ("\t", "TSV"), (";", "CSV")):
         if _is_table(lines, delimiter):
-            return name, _TO_LINES
+            return name, _TABLE
     return None
 
 

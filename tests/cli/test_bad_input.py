@@ -475,8 +475,8 @@ def test_normalize_refuses_a_table_before_it_does_anything(options: list[str]) -
     """
     Path("table.csv").write_text("id,score\n1,0\n2,1\n")
     said = (
-        "error: table.csv: is CSV, not JSON Lines: duckdb -c \"COPY (FROM 'table.csv') TO "
-        "'records.jsonl'"
+        "error: table.csv: is CSV, not JSON Lines: fastrec import 'table.csv' --guess proposes how "
+        "to read its rows"
     )
     assert_refused(["normalize", "more", "{}", "-o", "new", *options], "table.csv", 3, said)
 

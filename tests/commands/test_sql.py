@@ -399,6 +399,15 @@ def test_dates_and_times_of_any_year(corpus: Corpus, tmp_path: Path) -> None:
     assert b"error: Parquet has no type for a column of this result" in done.stderr
 
 
+def test_a_file_without_a_query(corpus: Corpus, tmp_path: Path) -> None:
+    for name, content in (("missing.sql", None), ("bytes.sql", b"select '\xff'")):
+        if content:
+            (tmp_path / name).write_bytes(content)
+        done = run_command("sql", str(corpus.path), "-f", str(tmp_path / name))
+        assert done.returncode == 2
+        assert f"error: the query {tmp_path / name} cannot be read" in done.stderr.decode()
+
+
 def test_the_ending_of_a_file_names_the_format(corpus: Corpus, tmp_path: Path) -> None:
     """Unless an option does."""
     query = "select 1 as n"
