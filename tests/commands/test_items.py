@@ -121,6 +121,15 @@ def test_errors_are_read_as_scores_are(exam: EvaluationItems, tmp_path: Path) ->
     assert found.reliability == pytest.approx(exam.reliability)
 
 
+@pytest.mark.parametrize("command", ["items", "overlap"])
+def test_a_corpus_without_records(command: str, tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_bytes(b"")
+    fastrec.normalize(tmp_path / "empty.jsonl", tmp_path / "corpus", allow_empty=True)
+    done = run_here(command, str(tmp_path / "corpus"))
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr == b"note: there are no records\n"
+
+
 def test_too_few_models_are_said(corpus: Path) -> None:
     (found,) = items(corpus, model=[f"org/m{number:02d}" for number in range(7)]).evaluations
     assert found.too_few_models
