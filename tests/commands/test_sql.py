@@ -292,6 +292,7 @@ def test_no_query_leaves_the_corpus(way: str, corpus: Corpus, tmp_path: Path) ->
 
 def test_python_variables_are_no_tables(corpus: Corpus) -> None:
     hidden = fastrec.table(corpus.path, columns=["model"])
+    assert hidden == fastrec.table(corpus.path, columns="model")
     with fastrec.connect(corpus.path, locked=True) as ours, pytest.raises(duckdb.Error):
         ours.execute("select * from hidden")
     assert hidden.num_rows

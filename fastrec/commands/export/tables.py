@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from fastrec.answers.selection import Selection, select
 from fastrec.engine import check_jobs
 from fastrec.errors import FastrecError, UsageError, need, shown
-from fastrec.filters import FilterArguments, make_filters
+from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 
@@ -49,7 +49,7 @@ ANSWERS: dict[str, str] = _DATA["answers"]  # the columns of `answers`, and what
 def batches(
     corpus: AnyPath,
     *,
-    columns: Sequence[str] | None = None,
+    columns: Strings | None = None,
     jobs: int = CORES,
     progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
@@ -69,14 +69,14 @@ def batches(
     """
     need("an Arrow table", "pyarrow")
     check_jobs(jobs)
-    if wrong := [name for name in columns or () if name not in ANSWERS]:
+    names = list(ANSWERS if columns is None else as_tuple("columns", columns))
+    if wrong := [name for name in names if name not in ANSWERS]:
         raise UsageError(f"there is no column {wrong[0]!r}; the columns are {', '.join(ANSWERS)}")
     selection = select(corpus, make_filters(**filters), jobs=jobs, progress=progress)
     import pyarrow as pa  # noqa: PLC0415 - an optional package
 
     from fastrec.commands.export.arrow import AnswersDataset  # noqa: PLC0415 - needs pyarrow
 
-    names = list(ANSWERS if columns is None else columns)
     answers = AnswersDataset(selection, names)
     return pa.RecordBatchReader.from_batches(answers.schema, answers.batches(names))
 
@@ -84,7 +84,7 @@ def batches(
 def table(
     corpus: AnyPath,
     *,
-    columns: Sequence[str] | None = None,
+    columns: Strings | None = None,
     jobs: int = CORES,
     progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
