@@ -2,8 +2,8 @@
 
 from fastrec._version import __version__ as __version__
 from fastrec.answers.arrays import Columns as Columns
+from fastrec.answers.board import Leaderboard as Leaderboard
 from fastrec.answers.codes import CodedColumn as CodedColumn
-from fastrec.answers.leaderboard import Leaderboard as Leaderboard
 from fastrec.api import (
     SchemaVersion as SchemaVersion,
 )

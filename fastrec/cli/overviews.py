@@ -38,7 +38,7 @@ from fastrec.errors import listed
 from fastrec.wording import NONE, TESTS, cluster_in_words, found_in
 
 if TYPE_CHECKING:
-    from fastrec.answers.leaderboard import Leaderboard
+    from fastrec.answers.board import Leaderboard
     from fastrec.commands.questions import EvaluationQuestions, Questions
     from fastrec.trends import Change, EvaluationTrend, ModelTrend, Trend
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Unpack
 
+from fastrec.answers.board import Leaderboard
 from fastrec.answers.choosing import open_index
-from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
+from fastrec.answers.leaderboard import make_leaderboard
 from fastrec.answers.selection import parse_groups
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from fastrec.answers.leaderboard import Leaderboard
+from fastrec.answers.board import Leaderboard
 from fastrec.commands.calibration import Calibrations
 from fastrec.commands.check_pairs import PairCheck
 from fastrec.commands.clean import Cleaned

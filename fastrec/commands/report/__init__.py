@@ -20,9 +20,10 @@ from typing import BinaryIO, Unpack
 from msgspec.structs import replace
 
 from fastrec._version import __version__
+from fastrec.answers.board import Leaderboard
 from fastrec.answers.choosing import choose_scopes, open_index, primary_queries
 from fastrec.answers.costs import ModelCost, find_costs, read_prices
-from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
+from fastrec.answers.leaderboard import make_leaderboard
 from fastrec.answers.pictures import calibration_pictures, evaluations_html
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.ranks import add_ranks

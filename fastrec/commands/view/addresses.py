@@ -29,7 +29,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec.structs import replace
 
-from fastrec.answers.leaderboard import BoardEvaluation
+from fastrec.answers.board import BoardEvaluation
 from fastrec.answers.table import PLACES, SORTS, OutcomeFilter, Query, QuestionRow, Scope, Which
 from fastrec.pages import render_template
 from fastrec.pages.html import Html

@@ -9,9 +9,9 @@ from statistics import fmean
 import numpy as np
 from msgspec.structs import replace
 
+from fastrec.answers.board import BoardModel, Leaderboard
 from fastrec.answers.codes import Array
 from fastrec.answers.costs import Price, find_costs
-from fastrec.answers.leaderboard import BoardModel, Leaderboard
 from fastrec.answers.pictures import (
     CellsTable,
     are_shares,

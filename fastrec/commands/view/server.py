@@ -46,9 +46,10 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as HttpScope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from fastrec.answers.board import Leaderboard
 from fastrec.answers.choosing import open_index, primary_queries
 from fastrec.answers.costs import Price
-from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
+from fastrec.answers.leaderboard import make_leaderboard
 from fastrec.answers.pictures import evaluations_html
 from fastrec.answers.question_html import question_file
 from fastrec.answers.question_table import QuestionTable, query_of

@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
-from fastrec.answers.leaderboard import Leaderboard
+from fastrec.answers.board import Leaderboard
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Page, Query, QuestionRow, Scope
 from fastrec.commands.view.addresses import (
