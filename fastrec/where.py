@@ -18,6 +18,7 @@ record has are computed: see `_COMPUTED`.
 A record without the field does not match, unless the condition is negated.
 """
 
+import math
 import re
 from bisect import bisect_left
 from collections import defaultdict
@@ -48,9 +49,9 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">": gt,
     ">=": ge,
 }
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,999})(\.[0-9]{1,999})?([eE][+-]?[0-9]{1,9})?")
-# So may a limit be spelled, but no value: 007 is a name.
-_LIMIT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,999})(?:\.[0-9]{1,999})?(?:[eE][+-]?[0-9]{1,9})?")
+# A limit has more spellings, as in `n>.5` or `n<007`; as a value, 007 is a name.
+_LIMIT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
 _LARGEST = 2**1023  # a larger integer may be no double
 
 FieldPath = tuple[str, ...]  # the keys that lead to a field
@@ -199,10 +200,10 @@ def _holds(operator: str, wanted: str) -> Callable[[Any], bool]:
         search = compile_pattern(wanted).search
         return lambda value: search(text_of(value)) is not None
     compare = _COMPARISONS[operator]
-    number = number_of(wanted)
+    number: float | Decimal | None = number_of(wanted)
     is_limit = operator not in ("=", "!=")
     if is_limit and number is None and _LIMIT.fullmatch(wanted):
-        number = float(wanted)
+        number = Decimal(wanted) if math.isinf(float(wanted)) else float(wanted)
 
     def holds(value: Any) -> bool:
         own = value if isinstance(value, bool) else number_of(value)
@@ -215,9 +216,16 @@ def _holds(operator: str, wanted: str) -> Callable[[Any], bool]:
 
 
 def number_of(value: Any) -> float | None:
-    """A number, or the number that a text spells; None if it is anything else."""
-    if isinstance(value, str) and (spelled := _NUMBER.fullmatch(value)):
-        return float(value) if any(spelled.groups()) else int(value)
+    """A number, or the number that a text spells; None if it is anything else.
+
+    A text with a number that is too large or too small for a double is only a text.
+    """
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        number = float(value)
+        digits = value.upper().partition("E")[0].strip("-0.")
+        if math.isinf(number) or (digits and not number):
+            return None
+        return int(value) if value.lstrip("-").isdigit() else number
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 

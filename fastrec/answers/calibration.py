@@ -33,8 +33,12 @@ def find_calibration(
     calibrations = []
     for query in sorted(queries, key=lambda query: (query.evaluation_name, query.metric or "")):
         by_model = by_key(
-            (model, (None if confidence is None else confidence / scale, is_right))
-            for model, (confidence, is_right) in answers_of(index, name, query)
+            # A larger one does not count, and may be too large to divide.
+            (
+                model,
+                (None if stated is None or abs(stated) > scale else stated / scale, is_right),
+            )
+            for model, (stated, is_right) in answers_of(index, name, query)
         )
         calibrations += [
             calibrate((query.evaluation_name, query.metric, model), by_model[model])

@@ -120,14 +120,16 @@ def analyse_items(
 ) -> EvaluationItems:
     """Analyse the questions of a scope, by the answers of all its models or of some."""
     scores = _scores(table, models, graded=scope.graded)
+    worst, best = 0.0, 1.0
     if scope.lower_is_better:
-        scores = 1 - scores
+        scores = -scores
+        worst, best = -1.0, 0.0
     answering = int((~np.isnan(scores)).any(axis=1).sum())
     enough = answering >= FEWEST_MODELS
     complete = scores[np.ix_(*_complete(scores))]
     internal = reliability(complete) if len(complete) >= FEWEST_MODELS else None
     names = list(compress(table.models, table.are_models(models)))
-    questions = _questions(table, names, scores, seed, enough=enough)
+    questions = _questions(table, names, scores, (worst, best), seed, enough=enough)
     return EvaluationItems(
         *table.name,
         models=answering,
@@ -159,13 +161,20 @@ def _scores(table: ScopeRecords, models: tuple[str, ...], *, graded: bool) -> Ar
 
 
 def _questions(
-    table: ScopeRecords, models: Sequence[str], scores: Array, seed: int, *, enough: bool
+    table: ScopeRecords,
+    models: Sequence[str],
+    scores: Array,
+    bounds: tuple[float, float],
+    seed: int,
+    *,
+    enough: bool,
 ) -> list[Item]:
-    """Analyse each question, given the scores of some models."""
+    """Analyse each question, given the scores of some models, and those of wrong and right."""
+    worst, best = bounds
     answered_by = ~np.isnan(scores)
     answered = answered_by.sum(axis=0)
     with np.errstate(invalid="ignore"):
-        difficulties = 1 - np.nansum(scores, axis=0) / answered
+        difficulties = best - np.nansum(scores, axis=0) / answered
     nothing = np.full(table.questions, np.nan)
     correlations = discriminations(scores) if enough else nothing
     p_values = wrong_key_p_values(scores, seed) if enough else nothing
@@ -177,8 +186,8 @@ def _questions(
         near = [table.hashes[other] for other in duplicates.get(number, ())]
         has_flag = (
             p_values[number] < _ALPHA,  # False if it is NaN
-            (known <= 0).all(),
-            (known >= 1).all(),
+            (known <= worst).all(),
+            (known >= best).all(),
             near,
         )
         item = Item(

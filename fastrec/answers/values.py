@@ -187,7 +187,10 @@ def reduce_repeats(index: QuestionTable, repeats: RepeatsAs) -> list[EvaluationS
                 for by_score in (False, True)
             )
             models += map(_reduced, batch, shares, scores, counts[start : start + step])
-        reduced.append(replace(evaluation, graded=graded, by_model=models))
+        is_lower = graded and evaluation.lower_is_better  # not of verdicts
+        reduced.append(
+            replace(evaluation, graded=graded, lower_is_better=is_lower, by_model=models)
+        )
     if reduced and not any(
         model.questions_answered for summary in reduced for model in summary.by_model
     ):

@@ -88,7 +88,6 @@ def import_logs(
     if options["output"] is None:
         raise click.UsageError("Missing option '-o' / '--output'.")
     result = run_with_progress(run, paths, stages=("import",), **options)
-    has_records = any(log.records for log in result.logs)
     with allow_broken_pipe():
         for bad in result.bad_logs[:_MOST_BAD]:
             print_error(f"{shown(bad.path)}: {bad.reason}")
@@ -108,11 +107,9 @@ def import_logs(
                     step = f"; for them: fastrec normalize {arguments(paths)} -o corpus"
                 print_notice(f"{counted(files, 'file')} skipped, {kind}: {named}{step}")
             _print_account(result)
-            if has_records:
+            if result.logs:
                 click.echo(f"next: fastrec normalize {arguments([options['output']])} -o corpus")
-        if result.logs and not has_records:
-            print_error("no sample became a record")
-    if not has_records or (result.bad_logs and not skip_bad_logs):
+    if result.bad_logs and (not skip_bad_logs or not result.logs):
         raise Exit(3)
     if strict and any(log.disagreements for log in result.logs):
         raise Exit(1)

@@ -308,9 +308,9 @@ def _compare_scope(
 ) -> ComparedEvaluation:
     if query.models:
         query = replace(query, models=tuple(sorted({*query.models, *pair})))
-    means = value_rows(index, query, pair)
-    values = means if repeats == MEAN else value_rows(index, query, pair, repeats=repeats)
     graded = scope.graded and not repeats.by_verdict
+    means = value_rows(index, query, pair, graded=graded)
+    values = means if repeats == MEAN else value_rows(index, query, pair, repeats=repeats)
     series = ((b, a) for a, b in values.values())
     clusters = index.table(query).clusters_of(values)
     difference = None
@@ -336,7 +336,9 @@ def _compare_scope(
         b=paired.first,
         p_adjusted=None,
         questions_needed=paired.needed,
-        examples=_distinguishing_questions(index, scope, query, pair, means, number=wanted)
+        examples=_distinguishing_questions(
+            index, query, pair, means, graded=graded, is_lower=is_lower, number=wanted
+        )
         if wanted
         else [],
     )
@@ -398,11 +400,12 @@ def _agreement(index: QuestionTable, first: Query, second: Query, examples: int)
 
 def _distinguishing_questions(
     index: QuestionTable,
-    scope: Scope,
     query: Query,
     pair: tuple[str, str],
     values: _Values,
     *,
+    graded: bool,
+    is_lower: bool,
     number: int,
 ) -> list[Example]:
     """Read the most distinguishing questions: the two models differ, and most others agree.
@@ -417,22 +420,22 @@ def _distinguishing_questions(
     lost: list[_Candidate] = []
     for name, (first, second) in values.items():
         # Verdicts on one of several answers tell less than those on all of them.
-        if first is None or second is None or not (scope.graded or abs(first - second) == 1):
+        if first is None or second is None or not (graded or abs(first - second) == 1):
             continue
         a, b = float(first), float(second)
         at = numbers[name]
         models = int(facts.models[at])
-        mean = float(facts.score[at] if scope.graded else facts.right[at] / models)
+        mean = float(facts.score[at] if graded else facts.right[at] / models)
         others = models - 2
         others_value = None
         agreement = 0.0
         if others:
             others_value = (mean * models - a - b) / others
-            agreement = 0.0 if scope.graded else abs(2 * others_value - 1)
+            agreement = 0.0 if graded else abs(2 * others_value - 1)
         known = {"a": a, "b": b, "others": others, "others_value": others_value}
         candidate = -abs(a - b), -agreement, -others, name, known
         if a != b:
-            (won if (a > b) != scope.lower_is_better else lost).append(candidate)
+            (won if (a > b) != is_lower else lost).append(candidate)
     turns = filter(None, chain.from_iterable(zip_longest(sorted(won), sorted(lost))))
     examples = []
     for *_, name, known in islice(turns, number):

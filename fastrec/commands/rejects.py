@@ -21,6 +21,7 @@ from fastrec.corpus.reader import open_corpus
 from fastrec.corpus.rejects import CODES, RejectedLine, decode_rejected
 from fastrec.errors import UsageError, did_you_mean, shown
 from fastrec.filters import Strings, as_tuple
+from fastrec.json_documents import sorted_counts
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
 from fastrec.normalize.corrections import PLACES, Place
 from fastrec.notebook import Tabular
@@ -29,7 +30,6 @@ from fastrec.sources.shard import numbered_lines
 from fastrec.storage import file_in, join
 from fastrec.storage.base import NewFile
 from fastrec.storage.local import LOCAL
-from fastrec.summary.document import sorted_counts
 
 
 class RejectGroup(FindingGroup):

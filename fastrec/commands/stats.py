@@ -123,10 +123,12 @@ def stats(
         )
         opened = partial(open_index, cluster=cluster, jobs=jobs, progress=progress)
         index = opened(corpus, wanted.split()[1])
+        lower = as_tuple("lower_is_better", lower_is_better)
+        index.direct(lower)
         choice = partial(
             choose,
             errors_as_wrong=errors_as_wrong,
-            lower_is_better=as_tuple("lower_is_better", lower_is_better),
+            lower_is_better=() if repeats.by_verdict else lower,
         )
         ranked = partial(
             rank,

@@ -32,6 +32,7 @@ from fastrec.corpus.scan import run_in_order
 from fastrec.engine import check_jobs, jobs_for
 from fastrec.errors import FastrecError, ShardError, UsageError, check_choice, shown, utf8
 from fastrec.filters import Strings, field_names
+from fastrec.json_documents import sorted_counts
 from fastrec.judge.batch import Batch
 from fastrec.judge.findings import (
     CODES,
@@ -58,7 +59,7 @@ from fastrec.schemas.view import NO_COUNTS
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES, ReadStats
 from fastrec.sources.shard import Shard, Slice, TextEstimate, tasks_of, total_text
-from fastrec.summary.document import filled, sorted_counts
+from fastrec.summary.document import filled
 
 
 class UpgradeStep(msgspec.Struct):

@@ -100,7 +100,8 @@ def _take_lock(path: Path, output: Path, wait_seconds: float) -> int:
                     path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
                 )
             except PermissionError as exc:
-                exc.filename = os.fspath(output)  # which nobody may write
+                if not os.path.lexists(path):  # then no output can be made here
+                    exc.filename = os.fspath(output)
                 raise
             stack.callback(os.close, descriptor)
             with naming(str(path)):

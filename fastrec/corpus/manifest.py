@@ -13,17 +13,13 @@ import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import CorpusError, UsageError, counted, shown
+from fastrec.json_documents import indented_json
 from fastrec.parameters import AnyPath
 from fastrec.schemas.view import REFUSALS
 from fastrec.sorting.keys import FIELDS, METRIC, key_splitter, sample_id_of, split_scope, text_of
 from fastrec.sources.inputs import MANIFEST_FORMAT, check_format
 from fastrec.storage import file_in, join, storage_of
-from fastrec.summary.document import Summary, formatted, json_safe
-
-
-def indented_json(document: object) -> bytes:
-    return formatted(document) + b"\n"
-
+from fastrec.summary.document import Summary, json_safe
 
 _MOST_SKIPPED = 20  # listed in a message
 

@@ -33,6 +33,7 @@ from fastrec.corpus.trust import taken_on_trust
 from fastrec.corpus.writer import SUFFIXES
 from fastrec.engine.base import Phase
 from fastrec.errors import DamagedFileError, FastrecError, counted, utf8
+from fastrec.json_documents import sorted_counts
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.corrections import fix_counts, label_counts, unused_rules
 from fastrec.normalize.kept import (
@@ -66,7 +67,6 @@ from fastrec.summary.document import (
     Summary,
     filled,
     json_safe,
-    sorted_counts,
 )
 from fastrec.summary.part_statistics import Census, LinesByPiece, PartCounts, add_part_counts
 from fastrec.summary.summarize import hash_counts, same_run_summary, summarize

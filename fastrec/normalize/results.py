@@ -20,6 +20,7 @@ from fastrec.corpus.writer import Written
 from fastrec.engine.base import Engine
 from fastrec.errors import ShardError, shown
 from fastrec.filters import LISTED_NAMES, Filters, similar
+from fastrec.json_documents import sorted_counts
 from fastrec.judge.batch import Batch, FilteredOut, HashReplaced
 from fastrec.limits import current_limits
 from fastrec.schemas.view import NO_COUNTS
@@ -35,7 +36,6 @@ from fastrec.summary.document import (
     RepairExample,
     filled,
     json_safe,
-    sorted_counts,
 )
 from fastrec.summary.rows import Sums
 

@@ -41,7 +41,9 @@ def trusted_columns(part: Shard, lines: LineSettings) -> PartColumns | None:
     is_complete = columns.records == part.listed.records and sum(sizes) == part.listed.text_bytes
     if not is_complete or sha256_of_file(path) != (listed.bytes, listed.sha256):
         raise CorpusError(
-            path, "is damaged: it is not the file that the manifest lists. Normalize again"
+            path,
+            "is damaged: it is not the file that the manifest lists. Normalize its shards again, "
+            "or the corpus with --judge",
         )
     if lines.judges_all_lines or max(sizes, default=0) > lines.max_line_bytes:
         return None

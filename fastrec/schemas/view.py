@@ -1,7 +1,7 @@
 """Partial views of a record: only the fields that a reader needs.
 
 msgspec skips all other fields of a line without making objects of them, so a view of two fields
-decodes several times as fast as a record.
+decodes several times as fast as a record. Here are also the defaults of fields that count.
 """
 
 from collections import Counter, defaultdict

@@ -43,7 +43,8 @@ def paired_p_values(
 ) -> Array:
     """The p-values of pairs: exact McNemar test if differences are uniform, else t-test.
 
-    Those that are surely at most `enough` may be upper bounds.
+    A p-value that is surely at most `enough` may be replaced by an upper bound, which takes a
+    hundredth of the time.
     """
     p_values = np.ones_like(evidence)
     excess = np.rint(np.sqrt(evidence[uniform] * changed[uniform]))
@@ -60,8 +61,8 @@ def mcnemar_p_values(changed: Array, excess: Array, enough: float = 0.0) -> Arra
 
     If nothing really differs, the number of questions that changed one way is binomial with
     probability one half. With the smaller count k, p = 2 · (C(n, k) + … + C(n, 0)) / 2ⁿ, at most 1.
-    With few questions p is exact; else it has 9 digits. Those that are surely at most `enough` are
-    upper bounds, by Hoeffding's inequality.
+    With few questions p is exact; else it has 9 digits. The bound of a p-value that is at most
+    `enough` is Hoeffding's.
 
     >>> mcnemar_p_values(np.array([0.0, 5.0, 12.0]), np.array([0.0, 5.0, 8.0])).tolist()
     [1.0, 0.0625, 0.03857421875]
@@ -102,9 +103,9 @@ def paired_t_p_values(questions: Array, evidence: Array, enough: float = 0.0) ->
 def t_p_values(t_squared: Array, degrees: Array, enough: float = 0.0) -> Array:
     """The two-sided p-values of squares of Student's t.
 
-    Those that are surely at most `enough` are upper bounds, which take a hundredth of the time.
-    They are I(x; a, 1/2) = ∫ u^(a-1) (1-u)^(-1/2) du / B(a, 1/2) from 0 to x, with 1-u replaced by
-    1-x, and a B(a, 1/2) by √(πa), which are smaller.
+    The bound of a p-value that is at most `enough` is that of I(x; a, 1/2) = ∫ u^(a-1) (1-u)^(-1/2)
+    du / B(a, 1/2) from 0 to x, with 1-u replaced by 1-x, and a B(a, 1/2) by √(πa), which are
+    smaller.
     """
     share = np.where(np.isinf(t_squared), 0.0, degrees / (degrees + np.minimum(t_squared, _LARGE)))
     half = degrees / 2

@@ -273,7 +273,7 @@ class MeanTest:
         # Without two common questions, the variance is NaN, so t is 0, and nothing is significant.
         likely = np.flatnonzero(t_squared >= _LEAST_T_SQUARED)
         p_values = np.maximum(
-            t_p_values(t_squared[likely], degrees[likely], ALPHA / len(mean)),
+            t_p_values(t_squared[likely], degrees[likely], ALPHA / max(len(mean), 1)),
             2.0 ** (1 - self._changed[likely]),
         )
         return _better(self._pairs, likely, p_values, mean, self._models)
@@ -302,7 +302,7 @@ def rank_ranges(better: Bools) -> list[tuple[int, int]]:
 def count_wins(values: Array) -> Array:
     """How many other models each one is ahead of, in each row; a tie counts as half.
 
-    So does a model without a value, which has no number itself.
+    A model without a value counts as a tie for the others; its own number is NaN.
     """
     order = np.argsort(values, axis=1)
     ordered = np.take_along_axis(values, order, axis=1)

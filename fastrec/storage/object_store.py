@@ -250,12 +250,14 @@ class ObjectStore:
     def leaves(self, _directory: str, _path: str) -> bool:
         return False  # stores have no links
 
-    def _do_nothing(self, *_: object, **__: object) -> None:
-        """Take any arguments of a method that stores need not have."""
+    def sync(self, path: str) -> None:
+        """Do nothing: a finished object is stored."""
 
-    sync = _do_nothing  # a finished object is stored
-    advise = _do_nothing  # stores have no page cache
-    make_directory = _do_nothing  # stores have no directories
+    def advise(self, path: str, size: int, offset: int, *, needed: bool) -> None:
+        """Do nothing: stores have no page cache."""
+
+    def make_directory(self, directory: str) -> None:
+        """Do nothing: stores have no directories."""
 
     canonical = partialmethod(_call, method="unstrip_protocol")
     exists = partialmethod(_call, method="exists")

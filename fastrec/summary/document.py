@@ -7,7 +7,7 @@ The JSON Schema of the document is generated from these classes and the comments
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain, islice
 from typing import Annotated, Any, Literal, TypeVar
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from fastrec.json_documents import indented_json
 from fastrec.notebook import Rows, Tabular, flat
 
 _SUMMARY_FORMAT = 4
@@ -26,10 +27,6 @@ _SampleId = int | str
 Kind = Literal["judgement", "cost", "bookkeeping"]
 _MOST_BITS = 14_000
 _PIECE_TEXTS = 1_000
-
-
-def sorted_counts(counts: Mapping[str, int]) -> dict[str, int]:
-    return dict(sorted(counts.items()))
 
 
 def json_safe(value: int | str) -> int | str:
@@ -441,14 +438,16 @@ def scope_order(scope: tuple[str, str | None]) -> tuple[str, bool, str]:
 
 
 def _evaluation(evaluation: EvaluationSummary) -> Iterator[bytes]:
-    return _listing(evaluation, "by_model", ([formatted(model)] for model in evaluation.by_model))
+    return _listing(
+        evaluation, "by_model", ([indented_json(model).rstrip()] for model in evaluation.by_model)
+    )
 
 
 def _listing(
     document: msgspec.Struct, last: str, items: Iterable[Iterable[bytes]]
 ) -> Iterator[bytes]:
     """Yield the text of a document, and of the items of the list that is its last field."""
-    yield formatted(msgspec.structs.replace(document, **{last: []})).removesuffix(b"]\n}")
+    yield indented_json(msgspec.structs.replace(document, **{last: []})).removesuffix(b"]\n}\n")
     separator = b"\n    "
     end = b"]\n}"
     for item in items:
@@ -458,8 +457,3 @@ def _listing(
         separator = b",\n    "
         end = b"\n  ]\n}"
     yield end
-
-
-def formatted(document: object) -> bytes:
-    """A document as indented JSON, without a newline at its end."""
-    return msgspec.json.format(msgspec.json.encode(document), indent=2)

@@ -7,6 +7,7 @@ from itertools import groupby
 from operator import itemgetter, or_
 from typing import Any
 
+from fastrec.json_documents import sorted_counts
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import sample_id_of, split_scope, text_of
@@ -27,7 +28,6 @@ from fastrec.summary.document import (
     Tokens,
     filled,
     json_safe,
-    sorted_counts,
 )
 from fastrec.summary.part_statistics import Census, IdentityCounts
 from fastrec.summary.rows import KINDS, USUAL_TYPE, Note, bucket_value

@@ -35,7 +35,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         records.append(
             answer("e", f"q{number}", MODEL, stated, evaluation_result_id="said", **common)
         )
-    odd = [{}, {"confidence": "85"}, {"confidence": "sure"}]
+    odd = [{}, {"confidence": "85"}, {"confidence": "sure"}, {"percent": "9" * 310}]
     for number, metadata in enumerate(odd):
         records.append(
             answer("e", f"odd {number}", MODEL, 1, evaluation_result_id="acc", metadata=metadata)
@@ -70,7 +70,7 @@ def naive(corpus: Path) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize(
-    ("field", "left_out"), [("metadata.confidence", 3), ("metadata.percent:100", 3), ("said", 0)]
+    ("field", "left_out"), [("metadata.confidence", 4), ("metadata.percent:100", 4), ("said", 0)]
 )
 def test_the_numbers_are_those_of_naive_code(corpus: Path, field: str, left_out: int) -> None:
     found = fastrec.calibration(corpus, confidence=field).models
@@ -78,6 +78,14 @@ def test_the_numbers_are_those_of_naive_code(corpus: Path, field: str, left_out:
     assert (one.model_id, one.answers, one.left_out) == (MODEL, 120, left_out)
     assert (one.ece, one.brier) == pytest.approx(naive(corpus))
     assert sum(part.answers for part in one.bins) == 120
+
+
+def test_integers_beyond_doubles_are_left_out(tmp_path: Path) -> None:
+    stated = [60, 10**400, -(10**400), 101]
+    records = [answer("e", f"q{number}", MODEL, value) for number, value in enumerate(stated)]
+    corpus = make_corpus(tmp_path, records)
+    [model] = fastrec.calibration(corpus, confidence="evaluation.score:100").models
+    assert (model.answers, model.left_out, model.confidence) == (1, 3, 0.6)
 
 
 def test_text_csv_and_report(corpus: Path, tmp_path: Path) -> None:
@@ -88,7 +96,7 @@ def test_text_csv_and_report(corpus: Path, tmp_path: Path) -> None:
     assert (
         lines[0] == "evaluation_name,metric,model_id,answers,left_out,confidence,accuracy,ece,brier"
     )
-    assert lines[1].startswith(f"e,acc,{MODEL},120,3,")
+    assert lines[1].startswith(f"e,acc,{MODEL},120,4,")
     fastrec.report(corpus, tmp_path / "report.html", confidence="said", examples=0)
     page = (tmp_path / "report.html").read_text()
     assert "<h2>Calibration</h2>" in page

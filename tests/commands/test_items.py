@@ -114,11 +114,16 @@ def test_errors_are_read_as_scores_are(exam: EvaluationItems, tmp_path: Path) ->
         record | {"evaluation": {"score": 1 - record["evaluation"]["score"], "is_correct": False}}
         for record in _records()
     ]
+    errors += [answer("small", "q", model, 0.1) for model in ("org/a", "org/b")]
     corpus = make_corpus(tmp_path, errors)
-    [found] = items(corpus, lower_is_better="exam").evaluations
+    found, small = items(corpus, lower_is_better=["exam", "small"]).evaluations
     assert found.flags == exam.flags
-    assert found.questions == exam.questions
     assert found.reliability == pytest.approx(exam.reliability)
+    for ours, theirs in zip(found.questions, exam.questions, strict=True):
+        for name in ("difficulty", "discrimination", "p_wrong_key"):
+            assert getattr(ours, name) == pytest.approx(getattr(theirs, name), abs=1e-12)
+        assert (ours.sample_hash, ours.flags) == (theirs.sample_hash, theirs.flags)
+    assert small.questions[0].difficulty == 0.1
 
 
 @pytest.mark.parametrize("command", ["items", "overlap"])

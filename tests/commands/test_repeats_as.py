@@ -234,10 +234,24 @@ def test_verdicts_are_better_if_right_whatever_scores_are(tmp_path: Path) -> Non
         for epoch in (1, 2)
     ]
     corpus = make_corpus(tmp_path, records)
+    for record in records:
+        record["metadata"] |= {"lower_is_better": "true"}
+    (tmp_path / "said").mkdir()
+    said = make_corpus(tmp_path / "said", records)
     for how, difference in {"mean": -0.375, "pass@2": 1.0, "majority": 1.0}.items():
         [found] = fastrec.compare(corpus, A, B, lower_is_better="e", repeats_as=how).evaluations
         assert (found.wins, found.losses, found.difference) == (8, 0, difference)
         assert found.lower_is_better == (how == "mean")
+        assert {example.a - example.b for example in found.examples} == {difference}
+        for results in (
+            fastrec.stats(corpus, lower_is_better="e", repeats_as=how),
+            fastrec.stats(said, repeats_as=how),
+        ):
+            [evaluation] = results.evaluations
+            assert [model.model_id for model in evaluation.by_model] == [A, B]
+            assert evaluation.lower_is_better == (how == "mean")
+    with pytest.raises(UsageError, match="'f' matches no metric and no evaluation"):
+        fastrec.stats(corpus, lower_is_better="f", repeats_as="majority")
 
 
 def test_text_groups_and_report(corpus: Path, tmp_path: Path) -> None:

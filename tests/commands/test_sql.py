@@ -410,12 +410,20 @@ def test_a_file_without_a_query(corpus: Corpus, tmp_path: Path) -> None:
 
 
 def test_the_ending_of_a_file_names_the_format(corpus: Corpus, tmp_path: Path) -> None:
-    """Unless an option does."""
     query = "select 1 as n"
-    for ending, options in ((".csv", ()), (".txt", ("--format", "csv")), (".txt", ())):
+    for ending, format_, text in (
+        (".csv", "text", "n\n1\n"),
+        (".txt", "csv", "n\n1\n"),
+        (".json", "text", '[\n  {\n    "n": 1\n  }\n]\n'),
+        (".md", "text", "| n |\n| --: |\n| 1 |\n"),
+        (".txt", "text", "  n\n  1\n"),
+    ):
         output = tmp_path / f"result{ending}"
-        run_command("sql", str(corpus.path), query, "-o", str(output), *options)
-        assert (output.read_text() == "n\n1\n") == (ending == ".csv" or bool(options))
+        run_command("sql", str(corpus.path), query, "-o", str(output), "--format", format_)
+        assert output.read_text() == text
+    output = tmp_path / "result.parquet"
+    run_command("sql", str(corpus.path), query, "-o", str(output))
+    assert duckdb.sql(f"from '{output}'").fetchall() == [(1,)]
 
 
 @pytest.mark.each_value

@@ -426,7 +426,7 @@ def test_a_guess_is_one_command_that_runs(tmp_path: Path, name: str) -> None:
 
 
 def test_what_is_left_out_is_named(tmp_path: Path) -> None:
-    """With the files that have it; without any record, there is no next step."""
+    """With the files that have it; without any record, an earlier import stays."""
     rows = {"a.csv": "m,1,q,yes\nm,2,q,huh\n", "b.csv": "m,3,q,no\nm,4,q,huh\n"}
     for name, text in rows.items():
         (tmp_path / name).write_text("model,id,question,ok\n" + text)
@@ -436,10 +436,12 @@ def test_what_is_left_out_is_named(tmp_path: Path) -> None:
     reason = "2 samples left out: line 3: 'ok' is not true or false: 'huh'"
     assert f"a.csv, {tmp_path}/b.csv: {reason}" in done.stderr.decode()
     assert b"next: fastrec normalize" in done.stdout
-    done = run_command("import", *given, "-o", tmp_path / "none", "--score-column", "ok")
-    assert done.returncode == 3
-    assert b"error: no sample became a record" in done.stderr
-    assert b"next:" not in done.stdout
+    made = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    done = run_command("import", *given, "-o", tmp_path / "out", "--score-column", "ok")
+    assert (done.returncode, done.stdout) == (3, b"")
+    reason = "a.csv: line 2: 'ok' is not a number: 'yes'"
+    assert f"error: no sample became a record: {tmp_path}/{reason}" in done.stderr.decode()
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == made
 
 
 def guessed(folder: Path) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import fastrec
-from fastrec.errors import LogError, UsageError
+from fastrec.errors import FastrecError, LogError, UsageError
 from fastrec.harnesses.log import HEAD_BYTES
 from fastrec.harnesses.table import rows as table
 from fastrec.harnesses.table.columns import TableColumns
@@ -573,6 +573,9 @@ def test_csv_and_json_lines_give_the_same_records(
             [log] = fastrec.import_logs(write(path, rows), folder / "out", **meaning).logs
         except UsageError as exc:
             found.append(str(exc))
+            continue
+        except FastrecError as exc:
+            found.append(str(exc).partition(": ")[0])  # reasons differ in the numbers of lines
             continue
         text = (
             zstandard.ZstdDecompressor()

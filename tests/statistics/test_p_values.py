@@ -235,6 +235,14 @@ def test_p_values_that_are_small_enough_may_be_upper_bounds(
     assert (found[is_bound] <= enough).all()
 
 
+@pytest.mark.parametrize("uniform", [False, True])
+def test_small_p_values_are_bounded_without_a_series(uniform: bool) -> None:
+    changed, evidence = np.full(1, 400.0), np.full(1, 225.0)
+    case = changed, changed, evidence, np.array([uniform])
+    [exact], [found] = paired_p_values(*case), paired_p_values(*case, 1e-9)
+    assert 0 < exact < found < 1e-9
+
+
 def test_no_pairs() -> None:
     none = np.zeros(0)
     assert paired_p_values(none, none, none, none.astype(bool)).tolist() == []

@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 
 from fastrec.statistics.adjust import holm
 from fastrec.statistics.paired import compare_series
-from fastrec.statistics.ranks import ALPHA, count_wins, pair_sums, rank_ranges, significant
+from fastrec.statistics.ranks import (
+    ALPHA,
+    MeanTest,
+    count_wins,
+    pair_sums,
+    rank_ranges,
+    significant,
+)
 from tests.lazily import Library
 from tests.sizes import examples
 
@@ -192,7 +199,11 @@ def test_many_models_are_ranked_by_exact_p_values(kind: str) -> None:
 
 @pytest.mark.parametrize("models", [0, 1])
 def test_few_models_have_no_pairs(models: int) -> None:
-    assert not significant(pair_sums(alone([np.ones((3, models))]), models), lower=False).any()
+    sums = pair_sums(alone([np.ones((3, models))]), models)
+    assert not significant(sums, lower=False).any()
+    test = MeanTest(models)
+    test.add(sums, 1.0)
+    assert not test.significant().any()
 
 
 @pytest.mark.parametrize("sparse", [False, True])

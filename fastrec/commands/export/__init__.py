@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from fastrec._version import __version__
 from fastrec.commands.export.pairs import Details, read_details, write_pairs
 from fastrec.commands.export.table import ExportTask, has_metrics, table_columns, write_table
-from fastrec.corpus.manifest import Manifest, indented_json, skipped_lines
+from fastrec.corpus.manifest import Manifest, skipped_lines
 from fastrec.corpus.output import Kind
 from fastrec.corpus.publish import LocalOutput, check_output, open_local_output
 from fastrec.corpus.reader import CorpusReader, open_corpus
@@ -37,6 +37,7 @@ from fastrec.corpus.secrets import list_secrets, search_part
 from fastrec.engine import check_jobs
 from fastrec.errors import SecretsError, UsageError, check_choice, naming, need, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
+from fastrec.json_documents import indented_json
 from fastrec.judge.findings import FindingGroups
 from fastrec.judge.secrets import secrets_in
 from fastrec.notebook import Framed

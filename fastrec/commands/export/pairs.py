@@ -26,9 +26,9 @@ from typing import Any
 import msgspec
 
 from fastrec.commands.export.table import ExportTask
-from fastrec.corpus.manifest import indented_json
 from fastrec.errors import UsageError, counted, shown
 from fastrec.filters import matches_any
+from fastrec.json_documents import indented_json
 from fastrec.judge.aggregate import (
     NOT_PORTABLE,
     RESERVED,

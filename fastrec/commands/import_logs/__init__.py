@@ -40,6 +40,7 @@ from fastrec.commands.import_logs.document import (
 from fastrec.engine import check_jobs, is_small, make_engine
 from fastrec.engine.base import Engine, collector_off
 from fastrec.errors import (
+    FastrecError,
     LogError,
     NotATableError,
     ShardError,
@@ -75,11 +76,11 @@ from fastrec.harnesses.registry import HARNESSES, harness_named
 from fastrec.harnesses.table import NAMED, TableColumns, columns_from
 from fastrec.harnesses.table.guess import guess
 from fastrec.harnesses.values import Names, OptionalInt, Texts
+from fastrec.json_documents import sorted_counts
 from fastrec.parameters import CORES, AnyPath, Paths, path_names
 from fastrec.progress import Progress
 from fastrec.sources.inputs import AnyFile, find_files
 from fastrec.storage import hash_of_file, join, open_reader, storage_of, without_file_protocol
-from fastrec.summary.document import sorted_counts
 
 _FAILURES = (LogError, ShardError, OSError, MemoryError)  # of reading a log
 _TOLERANCE = 1e-6  # some harnesses compute means with 32-bit floats
@@ -436,6 +437,7 @@ def import_logs(
 
     Raises:
         UsageError: There are no logs, or another argument is wrong.
+        FastrecError: No sample became a record.
         OSError: A shard cannot be written.
     """
     check_jobs(jobs)
@@ -470,6 +472,7 @@ def import_logs(
             raise UsageError(f"all files are left out; {kinds}; --guess proposes options")
         if result.logs:  # otherwise an earlier import stays as it is
             _check_choices(patterns, chosen or (), result.logs)
+            _check_records(result.logs)
             opened.publish(result)
     return result
 
@@ -510,6 +513,12 @@ def guess_columns(paths: Sequence[str], output: str) -> list[str]:
             note = f"# there are logs of {logs[0].harness}, which need no columns"
             return [shlex.join(["fastrec", "import", *paths, "-o", output]), note]
     return guess(paths, files, output)
+
+
+def _check_records(logs: Sequence[ImportedLog]) -> None:
+    reasons = [f"{shown(log.log)}: {reason}" for log in logs for reason in log.left_out]
+    if reasons and not any(log.records for log in logs):
+        raise FastrecError(f"no sample became a record: {listed(reasons, _FEW)}")
 
 
 def _check_choices(patterns: Names, chosen: Collection[str], logs: Sequence[ImportedLog]) -> None:

@@ -21,11 +21,11 @@ from typing import NamedTuple
 import msgspec
 
 from fastrec.corpus.lock import locked
-from fastrec.corpus.manifest import indented_json
 from fastrec.errors import UsageError, shown
 from fastrec.harnesses.log import BadLog
 from fastrec.harnesses.registry import KNOWN
 from fastrec.harnesses.values import OptionalNumber, Texts
+from fastrec.json_documents import indented_json
 from fastrec.notebook import Tabular
 from fastrec.schemas.view import REFUSALS
 from fastrec.storage import base_name, is_url, join, storage_of

@@ -141,7 +141,11 @@ def report(
     index = opened(corpus)
     index.direct(lower)
     summary = replace(index.selection.summary, evaluations=list(index.evaluations))
-    choice = partial(choose, errors_as_wrong=errors_as_wrong, lower_is_better=lower)
+    choice = partial(
+        choose,
+        errors_as_wrong=errors_as_wrong,
+        lower_is_better=() if repeats.by_verdict else lower,
+    )
     ranked = partial(
         rank,
         corpus=facts_of(summary),
