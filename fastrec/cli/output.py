@@ -138,9 +138,7 @@ def print_answer(
             sections = list(sections)
             if for_paper and output_format != "text":
                 sections = list(map(with_units, sections))
-            if table and not sections:
-                print_notice("there are no records")
-            elif table:
+            if sections and table:
                 legends = [described(table, "legend")]
             if sections or output_format != "text":
                 print_lines(_TABLES[output_format](sections, legends, asked().caption))

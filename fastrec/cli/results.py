@@ -75,6 +75,8 @@ def overlap(corpus: str, by: str, **options: Any) -> None:
 
     result = run_reading(run, corpus, by=by, **options)
     print_answer(result, _overlap_sections(result), table=by)
+    if result.models == []:
+        print_notice("there are no records")
 
 
 def _overlap_sections(result: Overlap) -> Iterator[Section]:
@@ -396,6 +398,8 @@ def items(corpus: str, limit: int, **options: Any) -> None:
     result = run_reading(run, corpus, **options)
     sections = _item_sections(result, limit)
     print_answer(result, sections, table="items", csv=_print_csv)
+    if not result.evaluations:
+        print_notice("there are no records")
 
 
 _FLAGS = {
