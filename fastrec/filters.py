@@ -209,7 +209,7 @@ def _read_hashes(files: Iterable[str]) -> list[str]:
         hashes |= dict.fromkeys(line.strip() for line in lines if not line.startswith("#"))
     hashes.pop("", None)
     if not hashes:
-        raise UsageError(f"there is no question in {listed([shown(file) for file in files])}")
+        raise UsageError(f"there is no question in {listed(map(shown, files))}")
     return list(hashes)
 
 

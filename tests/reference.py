@@ -73,7 +73,13 @@ def _question(raw: str, reference: str | list[str]) -> str:
 
 def normal_record(value: dict[str, Any], version: str = "0.2.0") -> dict[str, Any]:
     """Return the normal form of a record, by the five rules, on plain dicts."""
-    return _normal({**value, "sample_hash": sample_hash(value, version)}, schema(version))
+    changed = {"sample_hash": sample_hash(value, version)}
+    if (
+        version == "0.3.0"
+        and value["schema_version"].removeprefix("instance_level_eval_") == "0.2.0"
+    ):
+        changed["schema_version"] = "0.3.0"
+    return _normal({**value, **changed}, schema(version))
 
 
 def _normal(value: Any, node: dict[str, Any]) -> Any:

@@ -170,13 +170,12 @@ class Leaderboard(Tabular):
     def groups(self) -> list[tuple[str, list[BoardModel]]]:
         groups = [list(models) for _, models in groupby(self.models, attrgetter("group"))]
         return [
-            (f"{counted(len(models), 'model')} {self._about(models[0])}", models)
-            for models in groups
+            (f"{counted(models, 'model')} {self._about(models[0])}", models) for models in groups
         ]
 
     def _about(self, model: BoardModel) -> str:
         if number := sum(bool(cell and cell.counts) for cell in model.cells):
-            return f"with {number:,} of {counted(len(self.evaluations), 'evaluation')}"
+            return f"with {number:,} of {counted(self.evaluations, 'evaluation')}"
         return (
             f"without answers to {self.min_coverage:g}% of the questions of any evaluation: "
             "not ranked"

@@ -120,16 +120,16 @@ def analyse_items(
 ) -> EvaluationItems:
     """Analyse the questions of a scope, by the answers of all its models or of some."""
     scores = _scores(table, models, graded=scope.graded)
-    worst, best = 0.0, 1.0
     if scope.lower_is_better:
         scores = -scores
-        worst, best = -1.0, 0.0
     answering = int((~np.isnan(scores)).any(axis=1).sum())
     enough = answering >= FEWEST_MODELS
     complete = scores[np.ix_(*_complete(scores))]
     internal = reliability(complete) if len(complete) >= FEWEST_MODELS else None
     names = list(compress(table.models, table.are_models(models)))
-    questions = _questions(table, names, scores, (worst, best), seed, enough=enough)
+    questions = _questions(
+        table, names, scores, seed, enough=enough, is_lower=scope.lower_is_better
+    )
     return EvaluationItems(
         *table.name,
         models=answering,
@@ -164,13 +164,13 @@ def _questions(
     table: ScopeRecords,
     models: Sequence[str],
     scores: Array,
-    bounds: tuple[float, float],
     seed: int,
     *,
     enough: bool,
+    is_lower: bool,
 ) -> list[Item]:
-    """Analyse each question, given the scores of some models, and those of wrong and right."""
-    worst, best = bounds
+    """Analyse each question, given the scores of some models; negative ones if lower is better."""
+    best = 0.0 if is_lower else 1.0
     answered_by = ~np.isnan(scores)
     answered = answered_by.sum(axis=0)
     with np.errstate(invalid="ignore"):
@@ -186,7 +186,7 @@ def _questions(
         near = [table.hashes[other] for other in duplicates.get(number, ())]
         has_flag = (
             p_values[number] < _ALPHA,  # False if it is NaN
-            (known <= worst).all(),
+            (known <= best - 1).all(),
             (known >= best).all(),
             near,
         )

@@ -226,6 +226,8 @@ class Judge:
                     break
             except REFUSALS:
                 break
+            if not is_sure and label in schema.replaced_labels:
+                record.schema_version = schema.label
             if target is not schema:
                 colons = count_colons(view[position:end])
                 with_line = excess + colons  # the excess if nothing of the line were in the output

@@ -120,6 +120,7 @@ SCHEMA = Schema(
     about="0.2.1 with `evaluation_result_id`; the same as 0.2.2 and 0.2.3",
     label="0.3.0",
     labels=_LABELS,
+    replaced_labels=_EARLIEST,
     record=Record,
     recipe="R5",
     claims=_claims,

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fastrec
 from fastrec.judge.judge import Judge
 from tests import reference
 from tests.judge.helpers import judge, normal
-from tests.samples import sample
+from tests.samples import sample, sample_of
 from tests.sizes import examples
 from tests.strategies import dice, records, respelled
 
@@ -37,6 +38,37 @@ def test_normal_form_is_lossless_idempotent_and_independent_of_spelling(
     assert [normal_by(other, line) for line in [*lines[1:], once]] == [once] * 4
     assert once.endswith(b"}\n")
     assert once.count(b"\n") == 1
+
+
+NULLS = {
+    "sample_hash": {"sample_hash": None},
+    "metadata": {"metadata": None},
+    "choices": {"input": {"raw": "q", "reference": ["x"], "choices": None}},
+    "formatted": {"input": {"raw": "q", "reference": ["x"], "formatted": None}},
+    "reasoning_trace": {"output": {"raw": ["y"], "reasoning_trace": None}},
+    "num_turns": {"evaluation": {"score": 1.0, "is_correct": True, "num_turns": None}},
+    "error": {"error": None},
+    "none": {},
+}
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("label", ["0.2.0", "instance_level_eval_0.2.0", "0.2.1", "0.2.3", "x"])
+@pytest.mark.parametrize("nulls", NULLS.values(), ids=NULLS)
+def test_an_upgraded_record_stays_as_it_is(nulls: dict[str, Any], label: str, named: bool) -> None:
+    """Whatever its label says of a shape that several versions have but for nulls."""
+    record = sample_of("0.3.0") | {
+        "schema_version": label,
+        "input": {"raw": "q", "reference": ["x"]},
+        "output": {"raw": ["y"]},
+    }
+    if not named:
+        record.pop("evaluation_result_id")
+    once = fastrec.judge(json.dumps(record | nulls), upgrade=True)
+    assert once.valid
+    assert once.normal is not None
+    again = fastrec.judge(once.normal, upgrade=True)
+    assert (again.normal, again.version) == (once.normal, "0.3.0")
 
 
 def normal_by(judge: Judge, line: bytes) -> bytes:
