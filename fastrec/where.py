@@ -295,8 +295,8 @@ class GroupBy(msgspec.Struct, frozen=True):
 
 
 def _spell_edge(edge: float) -> str:
-    """Spell the border of two bins with six digits. An integer may be too large for a double."""
-    return f"{edge if abs(edge) < _LARGEST else Decimal(edge):.6g}"
+    """Spell the border of two bins with ten digits. An integer may be too large for a double."""
+    return f"{edge if abs(edge) < _LARGEST else Decimal(edge):.10g}"
 
 
 _GROUP_MARK = "\x1f"

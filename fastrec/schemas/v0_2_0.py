@@ -43,7 +43,7 @@ class ToolCall(Base):
     arguments: dict[str, Free] | UnsetType = UNSET
 
 
-class Interaction(Base):
+class Interaction(Base, kw_only=True):
     turn_idx: Count
     role: str
     content: Nullable[str] = UNSET

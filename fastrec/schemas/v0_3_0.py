@@ -32,7 +32,7 @@ class ToolCall(v0_2_0.ToolCall):
     arguments: Nullable[dict[str, str]] = UNSET  # type: ignore[assignment]
 
 
-class Message(v0_2_0.Interaction):
+class Message(v0_2_0.Interaction, kw_only=True):
     tool_calls: Nullable[list[ToolCall]] = UNSET  # type: ignore[assignment]
     tool_call_id: Nullable[list[str]] = UNSET  # type: ignore[assignment]
 

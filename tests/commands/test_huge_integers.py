@@ -92,9 +92,9 @@ def test_groups_by_huge_integers(tmp_path: Path) -> None:
     found = fastrec.stats(tmp_path / "corpus", group_by=["token_usage.total_tokens:3"])
     groups = {one.group["token_usage.total_tokens"] for one in found.evaluations if one.group}
     assert groups == {
-        "up to 1.00000e+5000",
-        "1.00000e+5000 to 1.00000e+5001",
-        "above 1.00000e+5001",
+        "up to 1.000000000e+5000",
+        "1.000000000e+5000 to 1.000000000e+5001",
+        "above 1.000000000e+5001",
     }
     found = fastrec.stats(tmp_path / "corpus", group_by=["token_usage.total_tokens"])
     assert {one.group["token_usage.total_tokens"] for one in found.evaluations if one.group} == {

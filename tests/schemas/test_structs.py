@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
-from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
+from fastrec.judge.judge import Judge
+from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS, fields_of
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.v0_2_0 import Interaction, Record
 from fastrec.schemas.widen import can_widen, widen
+from tests.samples import sample_of
 
 PUBLISHED = pathlib.Path(__file__).parents[2].parent / "shared" / "schema"
 JSON_TYPES = {
@@ -186,3 +189,46 @@ def test_keys_that_cannot_be_fields() -> None:
     """A key that JSON has to escape, or a very long one, cannot become a field."""
     assert can_widen("zz")
     assert not any(can_widen(key) for key in ['"', "\\", "\n", "x" * 257])
+
+
+def structs_in(hint: Any) -> Iterator[type[msgspec.Struct]]:
+    """The Structs in a type, with those of their fields."""
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        yield hint
+        for field in msgspec.structs.fields(hint):
+            yield from structs_in(field.type)
+    for argument in get_args(hint):
+        yield from structs_in(argument)
+
+
+@pytest.mark.parametrize("version", SCHEMAS)
+def test_unknown_keys_do_not_move_known_ones(version: str) -> None:
+    """In whichever objects they are: the order of fields is that of the normal form."""
+    schema = SCHEMAS[version]
+    objects = {".".join(path[:-1]) for path in fields_of([schema.shape])}
+    assert "messages.tool_calls" in objects or "interactions.tool_calls" in objects
+    for paths in (*([path] for path in objects), sorted(objects)):
+        widened = widen(schema.record, {path: {"zz"} for path in paths})
+        pairs = zip(structs_in(schema.record), structs_in(widened), strict=True)
+        for struct, wide in pairs:
+            known = [field.encode_name for field in msgspec.structs.fields(struct)]
+            found = [field.encode_name for field in msgspec.structs.fields(wide)]
+            assert found in (known, [*known, "zz"])
+
+
+def test_unknown_keys_of_tool_calls_do_not_change_the_next_record() -> None:
+    record = sample_of("0.3.0", "agentic")
+    call = {"id": "1", "name": "f"}
+    record["messages"] = [
+        {"turn_idx": 0, "role": "assistant", "tool_calls": [call], "tool_call_id": ["1"]}
+    ]
+    usual = json.dumps(record).encode()
+    record["messages"][0]["tool_calls"] = [call | {"zz": 1}]
+    odd = json.dumps(record).encode()
+    fresh, seasoned = bytearray(), bytearray()
+    Judge().judge_chunk(usual, fresh)
+    judge = Judge()
+    judge.judge_chunk(odd, bytearray())
+    judge.judge_chunk(usual, seasoned)
+    assert seasoned == fresh
+    assert fresh.index(b'"tool_calls"') < fresh.index(b'"tool_call_id"')
