@@ -71,8 +71,8 @@ def widen(
         fields.append((name, hints.get(key, Free), UNSET))
     if not fields:
         return struct
-    # A redefined field keeps its position, since fields of a Struct with objects are keywords; a new
-    # one goes to the end.
+    # A redefined field keeps its position, since all fields of its Struct are keywords; a new one
+    # goes to the end.
     return msgspec.defstruct(  # type: ignore[return-value]
         struct.__name__,
         fields,
