@@ -208,8 +208,7 @@ def _holds(operator: str, wanted: str) -> Callable[[Any], bool]:
     def holds(value: Any) -> bool:
         own = value if isinstance(value, bool) else number_of(value)
         if number is None or own is None:
-            is_text = isinstance(value, str) or not is_limit
-            return is_text and compare(text_of(value), wanted)
+            return (isinstance(value, str) or not is_limit) and compare(text_of(value), wanted)
         return compare(own, number)
 
     return holds
@@ -248,8 +247,9 @@ def compile_pattern(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except re2.error as exc:
-        reason = exc.args[0].decode()
-        raise UsageError(f"{pattern!r} is not a regular expression of RE2: {reason}") from exc
+        raise UsageError(
+            f"{pattern!r} is not a regular expression of RE2: {exc.args[0].decode()}"
+        ) from exc
 
 
 class GroupBy(msgspec.Struct, frozen=True):

@@ -58,7 +58,11 @@ def multiline(text: str) -> Html:
     >>> multiline("a < b\r\nc\u202ed")
     'a &lt; b\nc<span class="hidden-char">\\u202e</span>d'
     """
-    text = text.replace("\r\n", "\n")
+    return visible(text.replace("\r\n", "\n"))
+
+
+def visible(text: str) -> Html:
+    """Make text whose lines end with line feeds alone."""
     odd = "".join(char for char in set(text) - _KEPT if category(char) in _HIDDEN)
     if not odd:
         return Html(escape(text))

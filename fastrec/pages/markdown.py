@@ -11,7 +11,7 @@ meaning for most signs.
 import re
 from collections.abc import Callable
 
-from fastrec.pages.html import Html, multiline
+from fastrec.pages.html import Html, visible
 
 _BLOCKS = re.compile(
     r"""(?mx)
@@ -58,18 +58,18 @@ def _fill(text: str, pattern: re.Pattern[str], between: Callable[[str], str]) ->
 
 
 def _spans(text: str) -> str:
-    return _fill(text, _SPANS, multiline)
+    return _fill(text, _SPANS, visible)
 
 
 def _mark(text: str) -> str:
-    return f'<i class="mark">{multiline(text)}</i>'
+    return f'<i class="mark">{visible(text)}</i>'
 
 
 def _fenced(match: re.Match[str]) -> str:
     return (
         f'<pre class="code">{_mark(match["fence"])}'
-        f'<span class="soft">{multiline(match["language"])}</span>'
-        f"{multiline(match['lines'])}{_mark(match['end'])}</pre>"
+        f'<span class="soft">{visible(match["language"])}</span>'
+        f"{visible(match['lines'])}{_mark(match['end'])}</pre>"
     )
 
 
@@ -77,14 +77,14 @@ def _row(line: str) -> str:
     """Make a row of all cells of a line; a bar is hidden in the cell after it."""
     body = line.rstrip(" \t\n|")
     cells = [f"<td>{_mark(bar)}{_spans(text)}</td>" for bar, text in _CELL.findall(body)]
-    rest = multiline(line[len(body) :])
+    rest = visible(line[len(body) :])
     return f'<tr>{"".join(cells[:-1])}<td class="mark">{rest}</td></tr>'
 
 
 def _span(match: re.Match[str]) -> str:
     mark = _mark(match["mark"])
     name = "code" if match["mark"] == "`" else "b"
-    return f"<{name}>{mark}{multiline(match['inside'])}{mark}</{name}>"
+    return f"<{name}>{mark}{visible(match['inside'])}{mark}</{name}>"
 
 
 _ELEMENTS = {

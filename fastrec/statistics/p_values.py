@@ -51,8 +51,9 @@ def paired_p_values(
     p_values[uniform] = mcnemar_p_values(changed[uniform], excess, enough)
     other = ~uniform
     least = 2.0 ** (1 - changed[other])
-    by_t = paired_t_p_values(questions[other], evidence[other], enough)
-    p_values[other] = np.maximum(by_t, least)
+    p_values[other] = np.maximum(
+        paired_t_p_values(questions[other], evidence[other], enough), least
+    )
     return p_values
 
 

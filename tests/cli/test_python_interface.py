@@ -176,7 +176,7 @@ def call(name: str, key: str, value: Any, corpus: Path, out: Path) -> Any:
         prices.write_text('["*"]\ninput = 1\noutput = 2\n')
         return function(corpus, prices=prices, **{key: value})
     if name == "calibration":
-        return function(corpus, confidence="evaluation.score", **{key: value})
+        return function(corpus, confidence="evaluation.score:1000", **{key: value})
     if name == "corrected":
         labels = corpus.parent / "labels.jsonl"
         labels.write_text("")
