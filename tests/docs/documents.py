@@ -129,7 +129,8 @@ def fields_list(
         as_usual = (meaning == text and kind == usual) or (
             is_plain and name in (*OF_A_RECORD, "metric")
         )
-        field = named(name, "" if as_usual else kind)
+        spelled = struct.__struct_encode_fields__[struct.__struct_fields__.index(name)]
+        field = named(spelled, "" if as_usual else kind)
         if name in options and name not in _OTHER_THAN_OPTIONS and not linked:
             as_options.append(f"`{name}`")
         elif (known or is_plain) and not nested:
