@@ -160,7 +160,8 @@ def evaluations_html(
         is_drawn = any(evaluation is large for large in largest)
         extra = {
             "characters": mean_lengths_of(index, query) if is_drawn else {},
-            "cost": dict(paid.get(evaluation.evaluation_name, ())),
+            # Costs are those of whole evaluations.
+            "cost": {} if evaluation.group else dict(paid.get(evaluation.evaluation_name, ())),
         }
         accuracy = stats.shows_accuracy(evaluation)
         drawn = _pictures(index, evaluation, extra, accuracy=accuracy) if is_drawn else []

@@ -29,7 +29,7 @@ from fastrec.cli.console import (
 from fastrec.cli.options import command
 from fastrec.cli.output import asked, run_reading, run_with_progress
 from fastrec.cli.tables import make_table, markdown_table, table_lines
-from fastrec.errors import FastrecError, UsageError, shown
+from fastrec.errors import FastrecError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,7 +96,7 @@ def _split(arguments: tuple[str, ...], file: str | None) -> tuple[tuple[str, ...
         try:
             text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as exc:
-            raise UsageError(f"the query {shown(file)} cannot be read: {exc}") from exc
+            raise UsageError(f"the query cannot be read: {exc}") from exc
         return arguments, text
     *before, last = arguments
     # Unlike `Path.exists`, this does not fail if the text is too long for a name.

@@ -218,3 +218,26 @@ def test_wrong_prices_are_refused(tmp_path: Path, text: str | None, reason: str)
     with pytest.raises(UsageError) as caught:
         read_prices(str(tmp_path / "prices.toml"))
     assert reason in str(caught.value)
+
+
+def test_tables_of_groups_have_no_costs(tmp_path: Path) -> None:
+    """In a report: costs are those of whole evaluations."""
+    used = {"input_tokens": 1_000, "output_tokens": 300}
+    lines = [
+        line(model, number, used, metadata={"kind": "ab"[number % 2]})
+        for number in range(4)
+        for model in ("org/a", "org/b")
+    ]
+    (tmp_path / "shard.jsonl").write_bytes(b"\n".join(lines))
+    fastrec.normalize(tmp_path / "shard.jsonl", tmp_path / "corpus")
+    prices = tmp_path / "prices.toml"
+    prices.write_text('["*"]\ninput = 2.0\noutput = 8.0\n')
+    page = tmp_path / "page.html"
+    fastrec.report(tmp_path / "corpus", page, prices=prices)
+    columns = page.read_text().count("cost/answer")
+    assert columns
+    fastrec.report(
+        tmp_path / "corpus", page, prices=prices, group_by="metadata.kind", overwrite=True
+    )
+    assert "[metadata.kind: a]" in page.read_text()
+    assert page.read_text().count("cost/answer") == columns

@@ -406,7 +406,7 @@ def test_a_file_without_a_query(corpus: Corpus, tmp_path: Path) -> None:
             (tmp_path / name).write_bytes(content)
         done = run_command("sql", str(corpus.path), "-f", str(tmp_path / name))
         assert done.returncode == 2
-        assert f"error: the query {tmp_path / name} cannot be read" in done.stderr.decode()
+        assert b"error: the query cannot be read: " in done.stderr
 
 
 def test_the_ending_of_a_file_names_the_format(corpus: Corpus, tmp_path: Path) -> None:
