@@ -76,6 +76,7 @@ def normal_record(value: dict[str, Any], version: str = "0.2.0") -> dict[str, An
     changed = {"sample_hash": sample_hash(value, version)}
     if (
         version == "0.3.0"
+        and "evaluation_result_id" not in value
         and value["schema_version"].removeprefix("instance_level_eval_") == "0.2.0"
     ):
         changed["schema_version"] = "0.3.0"

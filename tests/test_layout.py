@@ -40,7 +40,7 @@ ROWS = [
     ["notebook", "toml_file"],
     ["pages"],
     ["wording"],
-    ["build", "csv_writer", "errors", "limits", "parameters", "progress"],
+    ["build", "csv_writer", "errors", "json_documents", "limits", "parameters", "progress"],
     ["_version"],
 ]
 
@@ -83,6 +83,7 @@ EDGES = {
     "notebook": {"errors", "pages"},
     "api": {"errors", "filters", "judge", "normalize", "parameters", "schemas", "sources"},
     "commands": {
+        "json_documents",
         "parameters",
         "toml_file",
         "wording",
@@ -111,6 +112,7 @@ EDGES = {
         "pages",
     },
     "normalize": {
+        "json_documents",
         "parameters",
         "_version",
         "build",
@@ -167,6 +169,7 @@ EDGES = {
         "wording",
     },
     "corpus": {
+        "json_documents",
         "_version",
         "parameters",
         "build",
@@ -184,6 +187,7 @@ EDGES = {
         "where",
     },
     "summary": {
+        "json_documents",
         "wording",
         "notebook",
         "engine",
@@ -210,6 +214,7 @@ EDGES = {
     "build": {"_version"},
     "csv_writer": set(),
     "errors": set(),
+    "json_documents": set(),
     "pages": {"errors", "wording"},
     "limits": set(),
     "parameters": set(),

@@ -226,7 +226,11 @@ class Judge:
                     break
             except REFUSALS:
                 break
-            if not is_sure and label in schema.replaced_labels:
+            if (
+                not is_sure
+                and label in schema.replaced_labels
+                and record.evaluation_result_id is UNSET
+            ):
                 record.schema_version = schema.label
             if target is not schema:
                 colons = count_colons(view[position:end])

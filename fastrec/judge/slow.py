@@ -183,7 +183,7 @@ class SlowPath(msgspec.Struct):
         unknown: UnknownKeys = {}
         label = value["schema_version"]
         notes = [] if label in schema.labels else [label_code(label)]
-        if label in schema.replaced_labels:
+        if label in schema.replaced_labels and "evaluation_result_id" not in value:
             value["schema_version"] = schema.label
         # by one version alone, it is any unknown key
         if self._rules.schema is None and contradicts_itself(value):
