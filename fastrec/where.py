@@ -221,6 +221,7 @@ def number_of(value: Any) -> float | None:
     """
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         number = float(value)
+        # Those of the mantissa: a number without any is really zero.
         digits = value.upper().partition("E")[0].strip("-0.")
         if math.isinf(number) or (digits and not number):
             return None

@@ -62,7 +62,7 @@ def multiline(text: str) -> Html:
 
 
 def visible(text: str) -> Html:
-    """Make text whose lines end with line feeds alone."""
+    """Do the same for text whose lines end with a line feed alone."""
     odd = "".join(char for char in set(text) - _KEPT if category(char) in _HIDDEN)
     if not odd:
         return Html(escape(text))

@@ -245,8 +245,8 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     labels: frozenset[
         str
     ]  # the values of `schema_version` that name this version; others are worth a warning
-    # labels of another version that become `label`, if no metric is named: with them, and without
-    # its nulls, a record of this version might be one of the other
+    # labels of an earlier version, which become `label` in records that name no metric: once nulls
+    # are left out, such a label would mean that version
     replaced_labels: frozenset[str] = frozenset()
     record: type[Any]
     recipe: str  # the recipe of `sample_hash`

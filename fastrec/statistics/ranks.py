@@ -90,7 +90,10 @@ class _Sizes:
         self._largest = np.where(self._changed > 0, 0.5, 0.0)
 
     def add(self, block: Array) -> None:
-        """Compare values in stretches, each as long as all before: most pairs are closed soon."""
+        """Compare values in stretches, each as long as all before: most pairs are closed soon.
+
+        Models with the same values have no differences, so they are not compared.
+        """
         numbers = defaultdict[bytes, int](count().__next__)
         content = np.array([numbers[column.tobytes()] for column in block.T])
         differs = content != content[:, None]
