@@ -23,14 +23,19 @@ def open_index(
     corpus: AnyPath,
     filters: Filters = Filters(),  # noqa: B008 - frozen
     groups: Groups = (),
+    *,
+    lower_is_better: Strings = (),
     **how: Unpack[How],
 ) -> QuestionTable:
     """Open the questions of a corpus: of all records, or of those that match.
 
-    With groups, each is an evaluation.
+    With groups, each is an evaluation. Scores of metrics that `lower_is_better` names are better
+    the lower they are.
     """
     check_jobs(how.get("jobs", 1))
-    return QuestionTable(select(corpus, filters, groups, **how))
+    index = QuestionTable(select(corpus, filters, groups, **how))
+    index.direct(as_tuple("lower_is_better", lower_is_better))
+    return index
 
 
 def open_scopes(
@@ -48,8 +53,7 @@ def open_scopes(
         by_record = by_record.within(filters)
     if groups:
         filters = filters.within(Filters())
-    index = open_index(corpus, by_record, groups, **how)
-    index.direct(as_tuple("lower_is_better", lower_is_better))
+    index = open_index(corpus, by_record, groups, lower_is_better=lower_is_better, **how)
     return index, choose_scopes(index.scopes, filters, "all" if groups else metrics)
 
 

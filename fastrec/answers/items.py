@@ -49,7 +49,8 @@ class Item(msgspec.Struct, kw_only=True):
     sample_ids: list[str | int]
     #: Models with an answer.
     models: int
-    #: 1 minus the mean score of the models; the mean score if lower is better.
+    #: 1 minus the mean score of the models, or the mean score if lower is better. The scale is from
+    #: 0 to 1, or to the scores beyond them.
     difficulty: float
     #: The correlation of its scores with the mean of all other questions, over models.
     discrimination: float | None
@@ -170,11 +171,13 @@ def _questions(
     is_lower: bool,
 ) -> list[Item]:
     """Analyse each question, given the scores of some models; negative ones if lower is better."""
-    best = 0.0 if is_lower else 1.0
+    worst = np.nanmin(scores, initial=-float(is_lower))
+    best = np.nanmax(scores, initial=not is_lower)
     answered_by = ~np.isnan(scores)
     answered = answered_by.sum(axis=0)
-    with np.errstate(invalid="ignore"):
-        difficulties = best - np.nansum(scores, axis=0) / answered
+    with np.errstate(invalid="ignore", over="ignore"):
+        means = np.nansum(scores, axis=0) / answered
+        difficulties = (best - means) / (best - worst)
     nothing = np.full(table.questions, np.nan)
     correlations = discriminations(scores) if enough else nothing
     p_values = wrong_key_p_values(scores, seed) if enough else nothing
@@ -186,8 +189,8 @@ def _questions(
         near = [table.hashes[other] for other in duplicates.get(number, ())]
         has_flag = (
             p_values[number] < _ALPHA,  # False if it is NaN
-            (known <= best - 1).all(),
-            (known >= best).all(),
+            (known == worst).all(),
+            (known == best).all(),
             near,
         )
         item = Item(

@@ -79,8 +79,7 @@ class QuestionTable:
         self.manifest = selection.manifest
         self._records = RecordsOfScopes(selection)
         # The results of the selected records, as they are in a summary.
-        self.evaluations: Sequence[EvaluationSummary] = count_evaluations(selection, self._records)
-        self.scopes = list(map(scope_of, self.evaluations))
+        self._set(count_evaluations(selection, self._records))
         self.models = sorted({model for scope in self.scopes for model in scope.models})
         self._numbers = {name: number for number, name in enumerate(selection.scopes)}
         self._lock = threading.RLock()
@@ -100,7 +99,7 @@ class QuestionTable:
 
         Their questions are sorted accordingly.
         """
-        self.scopes[:] = with_directions(self.scopes, lower_is_better)
+        self._set(with_directions(self.evaluations, lower_is_better))
 
     def direct_like(self, other: QuestionTable) -> None:
         """Set the directions that another table of the same corpus has."""
@@ -109,9 +108,16 @@ class QuestionTable:
             for theirs in other.scopes
             if theirs.lower_is_better
         }
-        for number, scope in enumerate(self.scopes):
-            if (without_group(scope.evaluation_name), scope.metric) in lower:
-                self.scopes[number] = replace(scope, lower_is_better=True, graded=True)
+        self._set(
+            replace(evaluation, lower_is_better=True, graded=True)
+            if (without_group(evaluation.evaluation_name), evaluation.metric) in lower
+            else evaluation
+            for evaluation in self.evaluations
+        )
+
+    def _set(self, evaluations: Iterable[EvaluationSummary]) -> None:
+        self.evaluations = list(evaluations)
+        self.scopes = list(map(scope_of, self.evaluations))
 
     def scope(self, query: Named) -> Scope | None:
         number = self._numbers.get((query.evaluation_name, query.metric))

@@ -75,11 +75,11 @@ def leaderboard(
         corpus,
         wanted if groups else by_record,
         groups,
+        lower_is_better=lower_is_better,
         cluster=cluster,
         jobs=jobs,
         progress=progress,
     )
-    index.direct(as_tuple("lower_is_better", lower_is_better))
     board = make_leaderboard(
         index,
         make_filters() if groups else by_name,

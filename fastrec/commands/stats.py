@@ -30,7 +30,7 @@ from fastrec.answers.selection import parse_groups
 from fastrec.answers.values import reduce_repeats
 from fastrec.corpus.manifest import MANIFEST
 from fastrec.errors import BadShardsError, FastrecError, UsageError, check_choice, counted
-from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters
+from fastrec.filters import FilterArguments, Strings, make_filters
 from fastrec.parameters import CORES, OUTCOMES, AnyPath, Notice, Paths
 from fastrec.progress import Progress
 from fastrec.sources.inputs import find_shards
@@ -121,15 +121,15 @@ def stats(
         corpus = _corpus_of(
             names, stack, jobs=jobs, work_dir=work_dir, progress=progress, notice=note
         )
-        opened = partial(open_index, cluster=cluster, jobs=jobs, progress=progress)
-        index = opened(corpus, wanted.split()[1])
-        lower = as_tuple("lower_is_better", lower_is_better)
-        index.direct(lower)
-        choice = partial(
-            choose,
-            errors_as_wrong=errors_as_wrong,
-            lower_is_better=() if repeats.by_verdict else lower,
+        opened = partial(
+            open_index,
+            lower_is_better=lower_is_better,
+            cluster=cluster,
+            jobs=jobs,
+            progress=progress,
         )
+        index = opened(corpus, wanted.split()[1])
+        choice = partial(choose, errors_as_wrong=errors_as_wrong)
         ranked = partial(
             rank,
             corpus=facts_of(index.selection.summary),

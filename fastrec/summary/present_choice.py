@@ -68,7 +68,6 @@ def choose(
     *,
     errors_as_wrong: bool = False,
     metrics: str = "judgements",
-    lower_is_better: Sequence[str] = (),
 ) -> list[Chosen]:
     """Choose evaluations, models and metrics by name.
 
@@ -78,9 +77,8 @@ def choose(
     """
     counts = metrics_of(results)
     chosen = []
-    evaluations = with_directions(results, lower_is_better)
     for scope, names in matching_scopes(
-        evaluations,
+        results,
         filters or Filters(),
         lambda scope: [model.model_id for model in scope.by_model],
         metrics,

@@ -126,6 +126,20 @@ def test_errors_are_read_as_scores_are(exam: EvaluationItems, tmp_path: Path) ->
     assert small.questions[0].difficulty == 0.1
 
 
+def test_scores_on_another_scale(exam: EvaluationItems, tmp_path: Path) -> None:
+    """Scores from 0 to 100 have the flags and difficulties of the same scores from 0 to 1."""
+    percent = [
+        record
+        | {"evaluation": {**record["evaluation"], "score": 100 * record["evaluation"]["score"]}}
+        for record in _records()
+    ]
+    [found] = items(make_corpus(tmp_path, percent)).evaluations
+    assert found.flags == exam.flags
+    for ours, theirs in zip(found.questions, exam.questions, strict=True):
+        assert (ours.sample_hash, ours.flags) == (theirs.sample_hash, theirs.flags)
+        assert ours.difficulty == pytest.approx(theirs.difficulty, abs=1e-12)
+
+
 @pytest.mark.parametrize("command", ["items", "overlap"])
 def test_a_corpus_without_records(command: str, tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_bytes(b"")

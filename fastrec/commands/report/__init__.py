@@ -124,7 +124,6 @@ def report(
         FastrecError: The file cannot be written.
     """
     path = os.fspath(corpus)
-    lower = as_tuple("lower_is_better", lower_is_better)
     primaries = as_tuple("primary", primary)
     if isinstance(output, (str, os.PathLike)):
         _check_target(Path(output), path, overwrite=overwrite)
@@ -137,15 +136,17 @@ def report(
     priced = None if prices is None else read_prices(os.fspath(prices))
     repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
     metrics = "all" if wanted.metric else metrics
-    opened = partial(_open, filters=wanted, repeats=repeats, jobs=jobs, progress=progress)
-    index = opened(corpus)
-    index.direct(lower)
-    summary = replace(index.selection.summary, evaluations=list(index.evaluations))
-    choice = partial(
-        choose,
-        errors_as_wrong=errors_as_wrong,
-        lower_is_better=() if repeats.by_verdict else lower,
+    opened = partial(
+        _open,
+        filters=wanted,
+        repeats=repeats,
+        lower_is_better=lower_is_better,
+        jobs=jobs,
+        progress=progress,
     )
+    index = opened(corpus)
+    summary = replace(index.selection.summary, evaluations=list(index.evaluations))
+    choice = partial(choose, errors_as_wrong=errors_as_wrong)
     ranked = partial(
         rank,
         corpus=facts_of(summary),
@@ -205,10 +206,11 @@ def _open(
     filters: Filters,
     groups: Groups = (),
     repeats: RepeatsAs,
+    lower_is_better: Strings,
     **how: Unpack[How],
 ) -> QuestionTable:
     """Open the questions of a corpus; several answers of a model become one value."""
-    index = open_index(corpus, filters, groups, **how)
+    index = open_index(corpus, filters, groups, lower_is_better=lower_is_better, **how)
     if repeats.kind != "mean":
         index.evaluations = reduce_repeats(index, repeats)
     return index

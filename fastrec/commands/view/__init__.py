@@ -65,11 +65,10 @@ def view(
     if type(port) is not int or not 0 <= port < 1 << 16:
         raise UsageError(f"port must be an integer from 0 to 65535, not {port!r}")
     priced = {} if prices is None else read_prices(os.fspath(prices))
-    index = open_index(corpus, jobs=jobs, progress=progress)
+    index = open_index(corpus, lower_is_better=lower_is_better, jobs=jobs, progress=progress)
     if not is_url(index.corpus):  # of a store, each would be a request
         for number in range(len(index.selection.parts)):
             index.selection.columns(number)  # a damaged file is refused before the first page
-    index.direct(as_tuple("lower_is_better", lower_is_better))
     make: type[View] = import_module("fastrec.commands.view.server").View
     return make(
         index,

@@ -28,7 +28,6 @@ from urllib.parse import quote
 
 import h11
 import uvicorn
-from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
@@ -169,12 +168,7 @@ _LINES = 256  # of a block that is sent
 
 def _stats_of(index: QuestionTable) -> Stats:
     """What pages about models need of matching records."""
-    both = zip(index.evaluations, index.scopes, strict=True)
-    directed = [
-        replace(evaluation, graded=scope.graded, lower_is_better=scope.lower_is_better)
-        for evaluation, scope in both
-    ]
-    stats = rank(choose(directed, metrics="all"), facts_of(index.selection.summary))
+    stats = rank(choose(index.evaluations, metrics="all"), facts_of(index.selection.summary))
     add_ranks(stats.evaluations, index)
     return stats
 
