@@ -168,6 +168,7 @@ def decompress(
 
 
 _TABLE = "fastrec import '{path}' --guess proposes how to read its rows"
+_IMPORT = "`fastrec import` reads results of harnesses"
 COLUMNS_MAGIC = b"fastrec\1"
 _HEAD_BYTES = 1 << 16  # to tell formats of text
 _MARKUP = (b"<!doctype", b"<html", b"<?xml", b"<head", b"<body")
@@ -233,12 +234,15 @@ def _foreign_text(head: bytes) -> tuple[str, str] | None:
     if first == b"{" and len(lines) > 1 and lines[1].startswith(b'"'):
         return (
             "one JSON document over many lines",
-            "jq -c . '{path}' > records.jsonl makes it one line",
+            f"jq -c . '{{path}}' > records.jsonl makes it one line; {_IMPORT}",
         )
     if first == b"[" or (
         first.startswith(b"[") and (len(lines) == 1 or first.endswith((b",", b"{")))
     ):
-        return "a JSON array", "jq -c '.[]' '{path}' > records.jsonl turns its items into lines"
+        return (
+            "a JSON array",
+            f"jq -c '.[]' '{{path}}' > records.jsonl turns its items into lines; {_IMPORT}",
+        )
     for delimiter, name in ((",", "CSV"), ("\t", "TSV"), (";", "CSV")):
         if _is_table(lines, delimiter):
             return name, _TABLE
