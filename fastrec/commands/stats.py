@@ -33,7 +33,6 @@ from fastrec.errors import BadShardsError, FastrecError, UsageError, check_choic
 from fastrec.filters import FilterArguments, Strings, make_filters
 from fastrec.parameters import CORES, OUTCOMES, AnyPath, Notice, Paths
 from fastrec.progress import Progress
-from fastrec.sources.inputs import find_shards
 from fastrec.statistics.repeats import MEAN, RepeatsAs, parse_series
 from fastrec.storage import join, storage_of
 from fastrec.summary.document import EvaluationSummary
@@ -214,10 +213,11 @@ def _corpus_of(
     if len(paths) == 1 and storage_of(paths[0]).exists(join(paths[0], MANIFEST)):
         return names[0]
     # Only shards have to be normalized; a corpus is asked much sooner without these modules.
+    from fastrec.normalize.inputs import find_records  # noqa: PLC0415
     from fastrec.normalize.options import Options  # noqa: PLC0415
     from fastrec.normalize.scratch import SCRATCH_LEVEL, scratch_corpus  # noqa: PLC0415
 
-    shards, notices = find_shards(paths)
+    shards, notices = find_records(paths)
     for message in notices:
         notice(message)
     scratch = None if work_dir is None else os.fspath(work_dir)

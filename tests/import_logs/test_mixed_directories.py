@@ -57,9 +57,13 @@ def test_normalize_reads_the_records_alone(mixed: Path, tmp_path: Path) -> None:
     ).read_bytes()
 
 
-def test_a_log_that_is_named_beside_shards_is_refused(mixed: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["normalize", "stats"])
+def test_a_log_that_is_named_beside_shards_is_refused(
+    mixed: Path, tmp_path: Path, command: str
+) -> None:
     log = next(mixed.rglob("samples_*.jsonl"))
-    done = run_command("normalize", mixed / "records-0.jsonl.zst", log, "-o", tmp_path / "corpus")
+    output = ["-o", tmp_path / "corpus"] if command == "normalize" else []
+    done = run_command(command, mixed / "records-0.jsonl.zst", log, *output)
     assert done.returncode == 2
     assert f"these are lm-eval logs, not records: {log}\n".encode() in done.stderr
 
