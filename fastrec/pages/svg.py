@@ -48,7 +48,7 @@ def scatter(
     spell_x: Callable[[float], str],
     spell_y: Callable[[float], str],
     *,
-    lower: bool = False,
+    lower: bool,
 ) -> Html:
     """Draw models with names, across on a logarithmic scale; empty for fewer than two.
 

@@ -148,7 +148,7 @@ def parse_repeats(text: str, *, errors_as_wrong: bool = False) -> RepeatsAs:
     return RepeatsAs(match[1] or match[2], int(match[3] or 1), errors_as_wrong)
 
 
-def parse_series(text: str, *, errors_as_wrong: bool = False) -> list[RepeatsAs]:
+def parse_series(text: str, *, errors_as_wrong: bool) -> list[RepeatsAs]:
     """Parse what `--repeats-as` takes in `stats`: also several K, such as `pass^1..4`.
 
     >>> list(map(str, parse_series("pass@2..4")))

@@ -30,7 +30,7 @@ class SubsetFidelity(msgspec.Struct):
     error_spread: float
 
 
-def choose_subset(scores: Array, size: int, seed: int = 0) -> Indices:
+def choose_subset(scores: Array, size: int, seed: int) -> Indices:
     """Choose questions by the scores of models × questions, without gaps; the same for a seed."""
     random = np.random.default_rng([2, seed])
     questions = scores.shape[1]
@@ -50,7 +50,7 @@ def choose_subset(scores: Array, size: int, seed: int = 0) -> Indices:
     return np.sort(np.array(chosen, dtype=np.int64))
 
 
-def judge_subsets(scores: Array, size: int, seed: int = 0) -> tuple[SubsetFidelity, SubsetFidelity]:
+def judge_subsets(scores: Array, size: int, seed: int) -> tuple[SubsetFidelity, SubsetFidelity]:
     """Judge chosen subsets of this size, and random ones beside them, on models left out."""
     random = np.random.default_rng([3, seed])
     models, questions = scores.shape
