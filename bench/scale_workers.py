@@ -19,8 +19,8 @@ from fastrec.corpus.columns import columns_path
 from fastrec.corpus.writer import Written
 from fastrec.engine.base import OTHER_PHASE, PHASES, Engine
 from fastrec.limits import LIMITS
+from fastrec.normalize.part_steps import PartTask
 from fastrec.normalize.pass1 import SortTask
-from fastrec.normalize.pass2 import PartTask
 from fastrec.normalize.plan import MergeTask, Region, RegionTask
 from fastrec.normalize.results import LineStatistics, Part, PieceCounts, SortResult
 from fastrec.sorting.cuts import write_borders

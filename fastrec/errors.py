@@ -27,8 +27,6 @@ An error is its fields and its message: `FastrecError` makes the constructor and
 pickles it on its way back from a worker. `cli` maps the family to exit codes in one place.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -127,13 +125,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {', '.join(map(repr, near))}?" if near else ""
 
 
-def arguments(paths: Sequence[str], most: int = 3) -> str:
+def arguments(paths: Sequence[str]) -> str:
     """Spell the first paths as arguments of a command that a message suggests.
 
-    >>> arguments(["a b", "c"]), arguments(["a", "b"], most=1)
-    ("'a b' c", 'a …')
+    >>> arguments(["a b", "c"]), arguments(["a", "b", "c", "d"])
+    ("'a b' c", 'a b c …')
     """
-    return shlex.join(map(shown, paths[:most])) + (" …" if len(paths) > most else "")
+    return shlex.join(map(shown, paths[:3])) + (" …" if len(paths) > 3 else "")
 
 
 def utf8(path: str) -> str:

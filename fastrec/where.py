@@ -387,7 +387,7 @@ def largest_groups(
         NoMatchError: No record has any of the fields.
     """
     by_scope = defaultdict[tuple[str, str | None], list[_Item]](list)
-    all_values: set[str | None] = set()
+    all_values = set[str | None]()
     for group in grouped:
         name, values = ungrouped_name(group.evaluation_name, groups)
         all_values.update(values.values())

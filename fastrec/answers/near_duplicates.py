@@ -37,7 +37,7 @@ def near_duplicates(texts: Sequence[str]) -> dict[int, list[int]]:
         for band in range(_BANDS):
             places = signature[band * _PLACES : (band + 1) * _PLACES]
             bands[band, places.tobytes()].append(number)
-    pairs: set[tuple[int, int]] = set()
+    pairs = set[tuple[int, int]]()
     for alike in bands.values():
         pairs.update(combinations(alike[:_MOST_ALIKE], 2))
     duplicates = defaultdict(list)

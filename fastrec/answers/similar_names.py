@@ -82,7 +82,7 @@ def compare_similar(index: QuestionTable, records: Mapping[str, int]) -> list[Si
                     common[pair] += 1
                     same[pair] += mine == theirs
     similar = []
-    renamed: set[str] = set()
+    renamed = set[str]()
     for pair in pairs:
         name, other = pair
         is_plain = "*" not in name + other and (name + other).isprintable()  # as a map needs it

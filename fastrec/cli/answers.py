@@ -117,7 +117,7 @@ class AnswerPrinter:
         self._full = full
         self._width = terminal_width()
         self._has_cut = False
-        self._graded: set[str | None] = set()  # metrics whose answers are not right or wrong
+        self._graded = set[str | None]()  # metrics whose answers are not right or wrong
 
     def print(self, question: ShownQuestion, labels: Mapping[str, str] = {}) -> None:
         """Print a question and its answers, with the labels of their models."""

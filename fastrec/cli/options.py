@@ -248,7 +248,7 @@ def _complete(
     from click.shell_completion import CompletionItem
 
     # While an option has no value, click may take the arguments before it for further ones.
-    names: set[str] = set()
+    names = set[str]()
     for value in (context.args, *context.params.values()):
         for path in value if isinstance(value, (list, tuple)) else [value]:
             names.update(_names(path, kind) if isinstance(path, str) else ())

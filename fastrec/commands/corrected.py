@@ -123,7 +123,7 @@ def corrected(
     labeller = file and Labeller(file)
     index, scopes = open_scopes(corpus, wanted, metrics=metrics, jobs=jobs, progress=progress)
     models: list[CorrectedModel] = []
-    used: set[Any] = set()
+    used = set[Any]()
     unlabelled = []
     for scope, query in scopes:
         table = index.table(query)

@@ -88,7 +88,7 @@ def rejects(
     """
     findings = FindingGroups()
     truncated = []
-    repairs: Counter[str] = Counter()
+    repairs = Counter[str]()
     repairable = 0
     others: dict[int, _Others] = {}  # by the id of the group of the first error
     with _opened(extract) as (file, places):

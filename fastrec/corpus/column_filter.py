@@ -59,7 +59,7 @@ class Matching(NamedTuple):
 def match_columns(columns: PartColumns, filters: Filters) -> Matching:
     """Filter the records of a part."""
     positions: Sequence[int] = range(columns.records)
-    unsure: set[int] = set()
+    unsure = set[int]()
     for read_codes, verdicts in _verdicts(columns, filters):
         if all(verdicts):
             continue

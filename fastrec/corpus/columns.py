@@ -185,7 +185,7 @@ class ColumnsBuilder:
             name: array(_ARRAY_CODES[column.type]) for name, column in COLUMNS.items()
         }
         # By column and position: hexadecimal digits.
-        self._exact: defaultdict[str, dict[int, str]] = defaultdict(dict)
+        self._exact = defaultdict[str, dict[int, str]](dict)
         self._metadata = _MetadataColumns()
 
     def add_metadata(self, texts: Iterable[memoryview]) -> None:

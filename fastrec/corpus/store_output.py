@@ -214,7 +214,7 @@ class StoreOutput(Output):
 
     def leftovers(self) -> tuple[list[str], list[str]]:
         """List unpublished files of runs that have ended, and those that may yet be published."""
-        lists: tuple[list[str], list[str]] = ([], [])
+        lists = list[str](), list[str]()
         for path in self._leftovers():
             lists[not self._has_ended(path)].append(path)
         return lists

@@ -200,7 +200,7 @@ def _kill_stopped(workers: Callable[[], list[int]], ended: threading.Event, seco
     In a thread of its own, because the executor waits for a stopped worker when another one has
     died, and since Python 3.12 it holds a lock meanwhile that whoever submits a task waits for.
     """
-    checks: Counter[int] = Counter()  # that have found a worker stopped, in a row
+    checks = Counter[int]()  # that have found a worker stopped, in a row
     while not ended.wait(seconds):
         for pid in workers():
             checks[pid] = checks[pid] + 1 if _state_of(pid) in _STOPPED else 0

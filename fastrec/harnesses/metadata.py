@@ -76,7 +76,7 @@ class MetadataKeeper:
         self._own = own_names(harness)
         self._chosen = chosen
         self.left_out: FieldCounts = Counter()
-        self.names: set[str] = set()  # all names that came up, as records have them
+        self.names = set[str]()  # all names that came up, as records have them
 
     def keep(
         self, fields: JsonObject, asked: Input, prefix: str, taken: Collection[str] = ()

@@ -191,7 +191,7 @@ def _findings(document: Any, size: int, aggregate: Aggregate) -> Iterator[Findin
         if details.get(name) == "unknown":
             path = f"$.model_info.additional_details.{name}"
             yield expected("pair.unknown_deployment", "a known value", '"unknown"', path)
-    seen: set[str | None] = set()
+    seen = set[str | None]()
     for number, result in enumerate(aggregate.results):
         yield from _result_findings(result, f"$.evaluation_results[{number}]", seen)
 

@@ -375,13 +375,13 @@ class Judge:
 
         WRONG if none does.
         """
-        if known is None:
-            return self._find_recipe(asked.raw, asked.reference, given) or WRONG
-        if known.recipe[0] == given:
-            return known.recipe[1]
-        asked = decoder.parts[1](known.text)
+        if known is not None:
+            if known.recipe[0] == given:
+                return known.recipe[1]
+            asked = decoder.parts[1](known.text)
         recipe = self._find_recipe(asked.raw, asked.reference, given) or WRONG
-        if len(given) <= len(known.sample_hash):  # others are wrong, and may be long
+        # Longer hashes are wrong, and may be very long.
+        if known is not None and len(given) <= len(known.sample_hash):
             known.recipe = given, recipe
         return recipe
 

@@ -298,7 +298,7 @@ class Labeller:
         labels = read_labels(file)
         last = {label.answer: number for number, label in labels.items() if label.is_filled}
         self.labels = {number: labels[number] for number in last.values()}
-        self._by_name: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
+        self._by_name = defaultdict[tuple[str, str, str], list[int]](list)
         for number, label in self.labels.items():
             question = f"id {label.sample_id}" if label.question is None else label.question
             self._by_name[label.evaluation, label.model, question].append(number)
@@ -436,7 +436,7 @@ def read_fixes(file: GivenFile) -> dict[str, dict[tuple[int, str], _Fix]]:
             f"{file} has {counted(lines, 'line')}, {file}{PLACES} {len(places):,}: "
             "keep each line in its place, also those that are not corrected"
         )
-    fixes: defaultdict[str, dict[tuple[int, str], _Fix]] = defaultdict(dict)
+    fixes = defaultdict[str, dict[tuple[int, str], _Fix]](dict)
     for number, (line, described) in enumerate(zip(lines, places, strict=True), start=1):
         try:
             place = msgspec.json.decode(described, type=Place)

@@ -21,16 +21,10 @@ from fastrec.corpus.columns import columns_path
 from fastrec.corpus.sources import sources_path
 from fastrec.errors import utf8
 from fastrec.normalize.context import RunContext
+from fastrec.normalize.part_sources import Locations, SourcesTask, names_hash, update_sources
+from fastrec.normalize.part_steps import PartTask, Superseded
 from fastrec.normalize.pass1_driver import SortedShards
-from fastrec.normalize.pass2 import (
-    Locations,
-    PartTask,
-    SourcesTask,
-    Superseded,
-    make_part,
-    names_hash,
-    update_sources,
-)
+from fastrec.normalize.pass2 import make_part
 from fastrec.normalize.plan import Plan
 from fastrec.normalize.results import Part
 from fastrec.normalize.resume import find_parts

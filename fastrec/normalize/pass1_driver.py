@@ -274,7 +274,7 @@ class _Pass1:
         # Whether there is a later record, as far as is known.
         self._is_newer_version = base.is_newer_version
         self._finished: list[SortResult] = []
-        self._durable: set[int] = set()
+        self._durable = set[int]()
         self._sample = RegionSample()
         self._runs = 0
 

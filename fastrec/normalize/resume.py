@@ -129,7 +129,7 @@ def reusable_settings(
     None if all differ.
     """
     names = {_encode(settings): name for name, settings in choices.items()}
-    entries: Counter[str] = Counter()
+    entries = Counter[str]()
     for settings, bodies in map(_read, journals):
         if name := names.get(_encode(settings)):
             entries[name] += len(bodies)
@@ -237,7 +237,7 @@ def _intact(merged: list[MergedRun], engine: Engine) -> list[MergedRun]:
     """The merged runs whose files are intact, without those that were merged again."""
     unchanged = engine.in_order(_files_unchanged, [merge.run.files for merge in merged])
     intact = []
-    covered: set[str] = set()
+    covered = set[str]()
     for merge, is_intact in zip(reversed(merged), reversed(unchanged), strict=True):
         if is_intact and covered.isdisjoint(merge.covers):
             covered.update(merge.covers)

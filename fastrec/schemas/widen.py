@@ -102,7 +102,7 @@ class LearningDecoder:
         self._record = record
         self._hints = hints
         self._learned: UnknownKeys = {}
-        self._seen: set[tuple[str, str]] = set()  # unknown keys that the next decoder will know
+        self._seen = set[tuple[str, str]]()  # unknown keys that the next decoder will know
         self._wait = 1  # records with unknown keys until the next decoder is built
         self.built = 0  # decoders built so far
         self._use(record)

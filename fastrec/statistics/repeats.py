@@ -103,6 +103,8 @@ class RepeatsAs(msgspec.Struct, frozen=True):
     def value(self, trials: Iterable[Trial], *, graded: bool) -> Fraction | None:
         """The value of a model on a question; None without answers, or with too few."""
         answers = self.answers(trials)
+        if self.kind == "first":
+            answers = answers[:1]
         number = len(answers)
         right = sum(trial.flag == RIGHT for trial in answers)
         if number < max(self.k, 1):
@@ -113,10 +115,8 @@ class RepeatsAs(msgspec.Struct, frozen=True):
             return Fraction(math.comb(right, self.k), math.comb(number, self.k))
         if self.kind == "majority":
             return Fraction(_majority(answers))
-        if self.kind == "first":
-            answers = answers[:1]
         if not graded:
-            return Fraction(sum(trial.flag == RIGHT for trial in answers), len(answers))
+            return Fraction(right, number)
         return mean_score(0.0 if trial.flag == ERROR else trial.score for trial in answers)
 
 

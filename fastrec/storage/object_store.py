@@ -105,7 +105,7 @@ class _ObjectReader(Reader):
 
     def _read_ahead(self, start: int, end: int) -> Iterator[bytes]:
         block_bytes = current_limits().store_block_bytes
-        requested: deque[Future[bytes]] = deque()
+        requested = deque[Future[bytes]]()
         for offset in range(start, end, block_bytes):
             size = min(block_bytes, end - offset)
             requested.append(self._executor.submit(self._block, size, offset))

@@ -62,7 +62,7 @@ def hash_counts(
     hash: ABSENT if there is none, WRONG if no recipe gives it. `examples` are of lines with a wrong
     hash.
     """
-    by_recipe: Counter[str] = Counter()
+    by_recipe = Counter[str]()
     by_model = []
     same: dict[Any, dict[str, int]] = {}  # of many models, most have the counts of another
     by_names = groupby(sorted(recipes.items()), key=lambda item: item[0][:2])

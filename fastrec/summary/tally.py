@@ -283,7 +283,7 @@ class Tally(Sums):
     models: dict[tuple[bytes, bytes], ModelTally] = empty_by_key(ModelTally)
 
     def add(self, keys: KeyColumns, rows: Sequence[Sequence[Any]]) -> None:
-        groups: defaultdict[tuple[bytes, bytes], _Records] = defaultdict(lambda: ([], []))
+        groups = defaultdict[tuple[bytes, bytes], _Records](lambda: ([], []))
         names = zip(keys.scopes, keys.models, strict=True)
         for name, sample_id, row in zip(names, keys.sample_ids, rows, strict=True):
             group = groups[name]

@@ -19,7 +19,7 @@ from fastrec.engine.base import SerialEngine
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize import parts as parts_module
 from fastrec.normalize import run as module
-from fastrec.normalize.pass2 import PartTask
+from fastrec.normalize.part_steps import PartTask
 from fastrec.normalize.results import Part
 from fastrec.normalize.run import normalize
 from tests.normalize.leaving_out import leave_out

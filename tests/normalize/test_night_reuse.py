@@ -19,7 +19,7 @@ from fastrec.errors import BadShardsError
 from fastrec.limits import Limits
 from fastrec.normalize import parts as parts_module
 from fastrec.normalize.options import RECORDED, Options
-from fastrec.normalize.pass2 import PartTask
+from fastrec.normalize.part_steps import PartTask
 from fastrec.normalize.run import NormalizeResult
 from fastrec.sources.formats import Format
 from fastrec.summary.tally import Tally

@@ -325,7 +325,7 @@ class _Check:
     def __init__(self, report: PairCheck) -> None:
         self._report = report
         self._groups = FindingGroups()
-        self._folders: set[str] = set()
+        self._folders = set[str]()
 
     def add(self, pair: Pair, pieces: Sequence[CheckedPiece]) -> None:
         report = self._report

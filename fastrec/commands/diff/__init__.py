@@ -80,7 +80,7 @@ def _compare(corpora: Sequence[QuestionTable], rules: Rules, jobs: int) -> Chang
     changes = Changes(rules.examples)
     ranges = make_ranges(corpora, rules.question)
     old, new = (corpus.selection for corpus in corpora)
-    waiting: deque[Comparison] = deque()  # for the result of their lines
+    waiting = deque[Comparison]()  # for the result of their lines
 
     def make_tasks() -> Iterator[LinesTask]:
         for of_old, of_new in ranges:

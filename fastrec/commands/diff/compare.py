@@ -162,14 +162,14 @@ class Changes:
         # By model: its records, questions and answered questions in OLD and in NEW (`old_records`
         # …); all of `Counts`; the `questions` that can be compared, and the sums of their means in
         # OLD and in NEW.
-        self.numbers: defaultdict[ModelName, Any] = defaultdict(Counter)
+        self.numbers = defaultdict[ModelName, Any](Counter)
         # By model and cluster: the sum of the differences of its questions.
-        self.clusters: defaultdict[ModelName, Any] = defaultdict(Counter)
+        self.clusters = defaultdict[ModelName, Any](Counter)
         # By model: how many questions have each difference of means, if that is not 0.
-        self.differences: defaultdict[ModelName, Counter[Fraction]] = defaultdict(Counter)
-        self.fields: Counter[str] = Counter()
+        self.differences = defaultdict[ModelName, Counter[Fraction]](Counter)
+        self.fields = Counter[str]()
         # By kind of change, its first records. By model and whether they rose, the first flips.
-        self.listed: defaultdict[Hashable, list[Any]] = defaultdict(list)
+        self.listed = defaultdict[Hashable, list[Any]](list)
 
     def room(self, kind: Hashable) -> int:
         """How many more examples of a kind to list."""

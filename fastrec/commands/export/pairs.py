@@ -95,7 +95,7 @@ class _Run:
         self.waiting: list[bytes] = []
         self.rows = 0
         self.checksum = hashlib.sha256()
-        self.metrics: defaultdict[str, _Scores] = defaultdict(_Scores)
+        self.metrics = defaultdict[str, _Scores](_Scores)
         self.constant = dict(line.metadata)  # metadata that all rows have in common
 
     def add(self, line: Any, text: bytes) -> None:
@@ -204,7 +204,7 @@ def read_details(path: str | None) -> Details:
 def write_pairs(tasks: Iterable[ExportTask], root: Path, details: Details) -> list[str]:
     """Write the pairs of all tasks below a directory; return notices for the user."""
     runs: dict[tuple[str, str, str], _Run] = {}
-    relabelled: Counter[str] = Counter()
+    relabelled = Counter[str]()
     decode = view_decoder(
         schema_version=str,
         evaluation_id=str,
@@ -263,8 +263,8 @@ def _check(documents: Iterable[dict[str, Any]]) -> list[str]:
 
     Return a notice for what the data store would warn of.
     """
-    problems: Counter[str] = Counter()
-    warnings: Counter[str] = Counter()
+    problems = Counter[str]()
+    warnings = Counter[str]()
     for document in documents:
         _, findings = judge_aggregate(msgspec.json.encode(document))
         of_document = {

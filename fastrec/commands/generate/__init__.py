@@ -275,7 +275,7 @@ def generate(
             f"{folder} is not empty, and its files would mix with the new shards; choose another "
             "output"
         )
-    kinds: Counter[str] = Counter()
+    kinds = Counter[str]()
     stream = labelled_lines(recipe)
     paths = []
     text_bytes = 0

@@ -87,7 +87,7 @@ class QuestionBank:
         self._rng = rng
         self._shift = seed % 97  # other seeds begin with other questions
         self._tables = phrase_tables(seed) if text == "words" else None
-        self._texts: set[str] = set()
+        self._texts = set[str]()
         self.asked: dict[str, Iterator[tuple[int, Question]]] = {}
         for kind in mixes["mixed"]:
             # Types outside the mix get a few questions too, because some invalid lines need them.

@@ -73,7 +73,7 @@ def question_cards(index: QuestionTable, number: int, stats: Stats) -> Html:
     """
     queries = _queries(stats)
     corpus = shlex.quote(last_name(index.corpus))
-    known: set[tuple[str, str | None, str]] = set()
+    known = set[tuple[str, str | None, str]]()
     groups = {}
     for sort, title in _KINDS.items():
         most = (number + 1) // 2 if sort == "hardest" else number - len(known)

@@ -162,12 +162,12 @@ def _check_sources(path: str, part: PartEntry) -> _CheckedSources:
 
 def check_inputs(checked: Sequence[_CheckedSources], manifest: Manifest) -> Iterator[Problem]:
     """Compare the sources of parts with the inputs in the manifest."""
-    lines: Counter[str] = Counter()  # names that are not UTF-8 may be the same
-    kept: Counter[str] = Counter()
+    lines = Counter[str]()  # names that are not UTF-8 may be the same
+    kept = Counter[str]()
     for entry in manifest.inputs:
         lines[entry.path] += entry.lines + entry.filtered
         kept[entry.path] += entry.kept
-    records: Counter[str] = Counter()
+    records = Counter[str]()
     for sources in checked:
         problems = sources.problems
         for shard, (count, lowest, highest) in sources.shards.items():

@@ -153,7 +153,7 @@ def rows_behind(
 
 def _errors(index: QuestionTable, queries: Iterable[Query]) -> list[tuple[str, int]]:
     """Count the errors of a model by their first line, whatever its numbers are."""
-    kinds: Counter[str] = Counter()
+    kinds = Counter[str]()
     for query in queries:
         table_of = index.table(query)
         is_own = (table_of.flag == ERROR) & table_of.are_models(query.models)[table_of.model]

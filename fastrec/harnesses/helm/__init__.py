@@ -159,7 +159,7 @@ def labels_of(perturbations: Iterable[str]) -> Texts:
     The name alone is enough, unless the run has several of that name: then what tells them apart is
     added, as in `typos(prob=0.1)`.
     """
-    by_name: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)
+    by_name = defaultdict[str, dict[str, set[str]]](dict)
     for text in perturbations:
         fields = json.loads(text)
         name = spell(fields.pop("name", "unnamed"))
@@ -266,7 +266,7 @@ def _scan_requests(log: Log, scan: Scan) -> None:
 
 def _scan_entries(path: str, scan: Scan, labels: Texts) -> dict[str, MetricUse]:
     """Count how each metric occurs."""
-    uses: defaultdict[str, MetricUse] = defaultdict(MetricUse)
+    uses = defaultdict[str, MetricUse](MetricUse)
     with open_plain(path) as source:
         for start, size, entry in JsonArray(path, source.read, None, _decode_entry).items():
             key = key_of_entry(path, entry)
