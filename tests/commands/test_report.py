@@ -8,6 +8,8 @@ import random
 import re
 import resource
 import shutil
+import subprocess
+import sys
 from functools import partial
 from hashlib import sha256
 from html.parser import HTMLParser
@@ -636,20 +638,26 @@ def test_wrong_options(demo: Path, arguments: list[str]) -> None:
     assert run(demo, *arguments).returncode == 2
 
 
-def test_full_disk(demo: Path, tmp_path: Path) -> None:
+def test_full_disk(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk leaves no partial file, and an existing file unchanged."""
     target = tmp_path / "a.html"
-    small = {
-        "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000)),
-        "env": os.environ
-        | {"PYTHONDONTWRITEBYTECODE": "1"},  # else it may leave the first bytes of compiled modules
-    }
-    done = run(demo, "-o", target, "--examples", "0", **small)  # needs no index
+    # Else this may leave the first bytes of compiled modules.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def run_on_full_disk(*options: str) -> subprocess.CompletedProcess[bytes]:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, before[1]))
+        try:
+            return run(demo, "-o", target, "--examples", "0", *options)  # needs no index
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    done = run_on_full_disk()
     assert done.returncode == 3
     assert b"a.html cannot be written: File too large" in done.stderr
     assert not list(tmp_path.iterdir())
     target.write_text("mine")
-    assert run(demo, "-o", target, "--overwrite", "--examples", "0", **small).returncode == 3
+    assert run_on_full_disk("--overwrite").returncode == 3
     assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
     assert target.read_text() == "mine"
 
@@ -694,7 +702,7 @@ def test_closed_pipe(demo: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = run(demo, "-o", "-", stdout=writer)
+        done = run(demo, "-o", "-", "--examples", "0", stdout=writer)  # needs no index
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
