@@ -309,7 +309,7 @@ def test_parquet_suits_viewers(tmp_path: Path) -> None:
     """Row groups have a moderate size and a page index, and the config of the dataset card names
     the files.
     """
-    write(tmp_path / "a.jsonl", list(lines(Recipe(records=1_000, seed=3, text="words"))))
+    write(tmp_path / "a.jsonl", list(lines(Recipe(records=600, seed=3, text="words"))))
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus")
     output = use_limits(Limits(parquet_group_bytes=3 << 20))(exported)(corpus, tmp_path / "tables")
     about = pq.ParquetFile(output / "data" / "part-00000.parquet").metadata
