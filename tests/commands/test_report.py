@@ -533,17 +533,17 @@ def test_size_of_a_large_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """
     without_index(monkeypatch)
     page = make_page(wide_corpus(tmp_path, models=examples(60, 240), evaluations=60), examples=0)
-    assert len(page) < examples(1_500_000, 4_000_000)
+    assert len(page) < examples(1_200_000, 4_000_000)
     assert page.count(b"a-model-7-instruct</span>") == 60  # a table for each evaluation
 
 
 def test_many_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """20,000 evaluations take less than 2 MB: the largest have tables.
 
-    `make test` tries an eighth.
+    `make test` tries a quarter.
     """
     without_index(monkeypatch)
-    evaluations = examples(2_500, 20_000)
+    evaluations = examples(5_000, 20_000)
     page = make_page(wide_corpus(tmp_path, models=1, evaluations=evaluations), examples=0)
     assert len(page) < examples(1_300_000, 1_500_000)
     assert f"Shown: 200 of {evaluations:,} evaluations" in page.decode()
