@@ -9,6 +9,8 @@ import os
 import signal
 import sys
 import tempfile
+import tomllib
+import types
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -201,6 +203,17 @@ def _state_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the list of published corpora in a temporary directory, not in that of the user."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FASTREC_STATE", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _toml_is_parsed_once() -> Iterator[None]:
+    """Parse the same TOML text once: each command looks for settings in our own pyproject.toml,
+    which takes 3 ms.
+    """
+    parsing = types.SimpleNamespace(loads=cache(tomllib.loads))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fastrec.toml_file.tomllib", parsing)
         yield
 
 

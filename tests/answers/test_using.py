@@ -28,6 +28,7 @@ from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from tests.running import run_command
 from tests.samples import sample_of
+from tests.sizes import examples
 
 MODELS = ("org/a", "org/b", "org/c")
 QUERY = Query(evaluation_name="arithmetic")
@@ -106,7 +107,7 @@ def test_threads_share_an_index(corpus: Path) -> None:
             rows = index.page(queries[at]).rows
             return rows == expected[at] and len(index.answers(rows[number % len(rows)])) == 3
 
-        assert all(threads.map(ask, range(4 * len(queries))))
+        assert all(threads.map(ask, range(examples(2, 4) * len(queries))))
 
 
 def test_no_corpus(tmp_path: Path) -> None:

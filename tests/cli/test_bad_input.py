@@ -154,9 +154,15 @@ def test_all_commands_are_covered() -> None:
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("command", WORKING)
 def test_good_input_works(command: str) -> None:
-    """Each command succeeds with good input, so the tests below fail only for the reason they test."""
+    """Each command succeeds with good input, so the tests below fail only for the reason they test.
+
+    Files and pipes get no colours and no progress.
+    """
     good = "more" if command in OF_SHARDS else "corpus"
-    assert run(WORKING[command], good).returncode == 0
+    done = run(WORKING[command], good)
+    assert done.returncode == 0
+    printed = done.stderr + ("" if command in ("report to stdout", "completion") else done.stdout)
+    assert not re.search(r"[\x1b\r]", printed)
 
 
 # Missing files, and files of another kind
@@ -647,16 +653,6 @@ def test_closed_pipe(command: str) -> None:
         os.close(writer)
     assert done.returncode == 0
     assert not re.search("error|Errno|Broken|Traceback", done.stderr)
-
-
-@pytest.mark.usefixtures("place")
-@pytest.mark.parametrize("command", WORKING)
-def test_no_terminal(command: str) -> None:
-    """Files and pipes get no colours and no progress."""
-    good = "more" if command in OF_SHARDS else "corpus"
-    done = run(WORKING[command], good)
-    printed = done.stderr + ("" if command in ("report to stdout", "completion") else done.stdout)
-    assert not re.search(r"[\x1b\r]", printed)
 
 
 @pytest.mark.usefixtures("place")

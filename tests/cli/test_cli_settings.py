@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -211,18 +212,20 @@ def test_completion(shell: str) -> None:
     assert "normalize" in asked.stdout
 
 
-def test_unexpected_error() -> None:
+def test_unexpected_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug ends in a message and exit code 3; -vv adds a traceback."""
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib.import_module("fastrec.normalize.run"), "run", None)
+        plain = fastrec("normalize", "in", "-o", "out")
+    assert plain.returncode == 3
+    assert "unexpected error: TypeError" in plain.stderr
+    assert "Traceback" not in plain.stderr
     script = (
         "import sys; from fastrec.normalize import run as module; module.run = None; sys.argv[0] "
         "= 'fastrec'; "
         "from fastrec.cli import main; main()"
     )
     command = [sys.executable, "-c", script, "normalize", "in", "-o", "out"]
-    plain = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert plain.returncode == 3
-    assert "unexpected error: TypeError" in plain.stderr
-    assert "Traceback" not in plain.stderr
     detailed = subprocess.run(
         [*command, "-vv"], capture_output=True, text=True, timeout=60, check=False
     )

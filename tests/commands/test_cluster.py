@@ -17,6 +17,7 @@ from fastrec.errors import NoMatchError, UsageError
 from fastrec.statistics.intervals import Z
 from tests.answers import small
 from tests.lazily import Library
+from tests.sizes import examples
 
 scipy_stats: Any = Library("scipy.stats")
 FIELD = "metadata.passage"
@@ -229,7 +230,7 @@ def without_cluster(plain: Any) -> Any:
 
 
 @pytest.mark.each_value
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(examples(2, 3)))
 @pytest.mark.parametrize("graded", [False, True])
 def test_one_question_per_cluster_changes_no_number(
     seed: int, graded: bool, tmp_path: Path

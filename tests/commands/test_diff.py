@@ -133,7 +133,7 @@ CHOICES = [
 ]
 
 
-@settings(max_examples=examples(8, 140))
+@settings(max_examples=examples(6, 140))
 @given(
     nights(),
     st.sampled_from(CHOICES),
@@ -220,7 +220,7 @@ def nights_with_metrics(draw: Any) -> tuple[list[dict[str, Any]], list[dict[str,
     )
 
 
-@settings(max_examples=examples(7, 80))
+@settings(max_examples=examples(5, 80))
 @given(
     nights_with_metrics(),
     st.sampled_from(LATER_CHOICES),

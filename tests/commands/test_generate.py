@@ -20,6 +20,7 @@ from fastrec.commands.generate import FRAME_BYTES, Recipe, generate, invalid, la
 from fastrec.commands.generate.invalid import INVALID_LINES
 from fastrec.errors import UsageError
 from fastrec.judge.findings import ERRORS, WARNINGS
+from tests.sizes import examples
 
 SCHEMA = Path(fastrec.__file__).parent / "schemas/files/instance_level_eval_0.2.0.schema.json"
 VALIDATOR = Draft7Validator(json.loads(SCHEMA.read_bytes()))
@@ -41,7 +42,7 @@ LATER_CODES = {
 REJECT_CODES = ERRORS.keys() - DEPENDS_ON_OPTIONS - LATER_CODES
 
 EVERYTHING = {
-    "records": 1200,
+    "records": examples(800, 1_200),
     "seed": 7,
     "duplicates": 0.1,
     "conflicts": 0.05,
@@ -60,7 +61,7 @@ def corpus():
 
 @cache
 def default_lines(text):
-    return list(lines(Recipe(records=2000, seed=4, text=text)))
+    return list(lines(Recipe(records=examples(1_500, 2_000), seed=4, text=text)))
 
 
 @cache

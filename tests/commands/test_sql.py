@@ -15,7 +15,8 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -40,12 +41,28 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Corpus]:
+    """Make a corpus of a version of the schema once; read-only."""
+    return cache(lambda version: make_corpus(version, tmp_path_factory.mktemp("sql")))
+
+
 @pytest.fixture(scope="module", params=["0.2.0", "0.3.0"])
-def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    folder = tmp_path_factory.mktemp("sql")
-    recipe = Recipe(records=300, seed=4, schema=request.param)
+def corpus(request: pytest.FixtureRequest, corpora: Callable[[str], Corpus]) -> Corpus:
+    """A corpus of each version."""
+    return corpora(request.param)
+
+
+@pytest.fixture(scope="module")
+def newest(corpora: Callable[[str], Corpus]) -> Corpus:
+    """A corpus for tests of results and files, where the version is not the point."""
+    return corpora("0.3.0")
+
+
+def make_corpus(version: str, folder: Path) -> Corpus:
+    recipe = Recipe(records=200, seed=4, schema=version)
     write(folder / "in.jsonl", list(lines_of(recipe)))
-    fastrec.normalize(folder / "in.jsonl", folder / "corpus", part_size=40_000, track_sources=True)
+    fastrec.normalize(folder / "in.jsonl", folder / "corpus", part_size=30_000, track_sources=True)
     made = Corpus(folder / "corpus")
     assert len(made.manifest["parts"]) > 2
     return made
@@ -298,22 +315,22 @@ def test_python_variables_are_no_tables(corpus: Corpus) -> None:
     assert hidden.num_rows
 
 
-def test_formats(corpus: Corpus, tmp_path: Path) -> None:
+def test_formats(newest: Corpus, tmp_path: Path) -> None:
     query = (
         "select model, count(*) as n, avg(score) as score, null as x from answers group by 1 "
         "order by 1"
     )
-    found = json.loads(run_command("sql", str(corpus.path), query, "--format", "json").stdout)
-    expected = fastrec.connect(corpus.path).execute(query).fetchall()
+    found = json.loads(run_command("sql", str(newest.path), query, "--format", "json").stdout)
+    expected = fastrec.connect(newest.path).execute(query).fetchall()
     assert rounded([tuple(row.values()) for row in found]) == rounded(expected)
-    text = run_command("sql", str(corpus.path), query, "--format", "csv").stdout.decode()
+    text = run_command("sql", str(newest.path), query, "--format", "csv").stdout.decode()
     rows = list(csv.reader(io.StringIO(text)))
     assert rows[0] == ["model", "n", "score", "x"]
     assert rounded([(row[0], int(row[1]), float(row[2])) for row in rows[1:]]) == rounded(
         [row[:3] for row in expected]
     )
     markdown = (
-        run_command("sql", str(corpus.path), query, "--format", "markdown")
+        run_command("sql", str(newest.path), query, "--format", "markdown")
         .stdout.decode()
         .splitlines()
     )
@@ -324,7 +341,7 @@ def test_formats(corpus: Corpus, tmp_path: Path) -> None:
     assert (
         run_command(
             "sql",
-            str(corpus.path),
+            str(newest.path),
             "-f",
             str(tmp_path / "q.sql"),
             "--format",
@@ -338,21 +355,20 @@ def test_formats(corpus: Corpus, tmp_path: Path) -> None:
     count = "select count(*) as n from answers"
     assert (
         run_command(
-            "sql", str(corpus.path), count, "--format", "csv", "-o", str(tmp_path / "o.csv")
+            "sql", str(newest.path), count, "--format", "csv", "-o", str(tmp_path / "o.csv")
         ).stdout
         == b""
     )
-    assert (tmp_path / "o.csv").read_text() == f"n\n{len(corpus.lines)}\n"
+    assert (tmp_path / "o.csv").read_text() == f"n\n{len(newest.lines)}\n"
 
 
-@pytest.mark.each_value
-def test_columns_with_the_same_name_are_all_in_the_result(corpus: Corpus, tmp_path: Path) -> None:
+def test_columns_with_the_same_name_are_all_in_the_result(newest: Corpus, tmp_path: Path) -> None:
     query = "select 1 as a, 2 as a, 3 as a_1"
-    assert json.loads(run_command("sql", str(corpus.path), query, "--format", "json").stdout) == [
+    assert json.loads(run_command("sql", str(newest.path), query, "--format", "json").stdout) == [
         {"a": 1, "a_1": 2, "a_1_1": 3}
     ]
     output = tmp_path / "out.parquet"
-    run_command("sql", str(corpus.path), query, "--format", "parquet", "-o", str(output))
+    run_command("sql", str(newest.path), query, "--format", "parquet", "-o", str(output))
     assert duckdb.sql(f"from '{output}'").columns == ["a", "a_1", "a_1_1"]
 
 
@@ -409,7 +425,7 @@ def test_a_file_without_a_query(corpus: Corpus, tmp_path: Path) -> None:
         assert b"error: the query cannot be read: " in done.stderr
 
 
-def test_the_ending_of_a_file_names_the_format(corpus: Corpus, tmp_path: Path) -> None:
+def test_the_ending_of_a_file_names_the_format(newest: Corpus, tmp_path: Path) -> None:
     query = "select 1 as n"
     for ending, format_, text in (
         (".csv", "text", "n\n1\n"),
@@ -419,10 +435,10 @@ def test_the_ending_of_a_file_names_the_format(corpus: Corpus, tmp_path: Path) -
         (".txt", "text", "  n\n  1\n"),
     ):
         output = tmp_path / f"result{ending}"
-        run_command("sql", str(corpus.path), query, "-o", str(output), "--format", format_)
+        run_command("sql", str(newest.path), query, "-o", str(output), "--format", format_)
         assert output.read_text() == text
     output = tmp_path / "result.parquet"
-    run_command("sql", str(corpus.path), query, "-o", str(output))
+    run_command("sql", str(newest.path), query, "-o", str(output))
     assert duckdb.sql(f"from '{output}'").fetchall() == [(1,)]
 
 
@@ -471,31 +487,29 @@ def test_results_are_streamed(
         ]
 
 
-@pytest.mark.each_value
-def test_json_is_spelled_as_one_document(corpus: Corpus) -> None:
+def test_json_is_spelled_as_one_document(newest: Corpus) -> None:
     for rows in (0, 1, 3):
         text = run_command(
-            "sql", str(corpus.path), f"from range({rows})", "--format", "json"
+            "sql", str(newest.path), f"from range({rows})", "--format", "json"
         ).stdout
         document = msgspec.json.encode([{"range": number} for number in range(rows)])
         assert text == msgspec.json.format(document, indent=2) + b"\n"
 
 
-@pytest.mark.each_value
-def test_a_result_that_fails_replaces_no_file(corpus: Corpus, tmp_path: Path) -> None:
+def test_a_result_that_fails_replaces_no_file(newest: Corpus, tmp_path: Path) -> None:
     output = tmp_path / "result.csv"
     output.write_text("before")
     query = "select case when range > 30000 then error('no') else range end from range(40000)"
     for output_format in ("csv", "parquet"):
         done = run_command(
-            "sql", str(corpus.path), query, "--format", output_format, "-o", str(output)
+            "sql", str(newest.path), query, "--format", output_format, "-o", str(output)
         )
         assert done.returncode == 2
         assert b"error: Invalid Input Error: no" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["result.csv"]
     assert output.read_text() == "before"
     done = run_command(
-        "sql", str(corpus.path), "select 1 as x", "--format", "csv", "-o", tmp_path / "no" / "x"
+        "sql", str(newest.path), "select 1 as x", "--format", "csv", "-o", tmp_path / "no" / "x"
     )
     assert done.returncode == 3
     assert (
@@ -521,11 +535,10 @@ def test_lack_of_memory_is_not_a_bug(corpus: Corpus, monkeypatch: pytest.MonkeyP
         assert done.stderr == b"error: this needs more memory than there is: try fewer --jobs\n"
 
 
-@pytest.mark.each_value
-def test_queries_of_any_length(corpus: Corpus) -> None:
+def test_queries_of_any_length(newest: Corpus) -> None:
     """A text that is too long for the name of a file is a query."""
     done = run_command(
-        "sql", str(corpus.path), f"select {' + '.join(['1'] * 900)} as n", "--format", "csv"
+        "sql", str(newest.path), f"select {' + '.join(['1'] * 900)} as n", "--format", "csv"
     )
     assert (done.returncode, done.stdout) == (0, b"n\n900\n")
 
@@ -558,11 +571,11 @@ def test_a_signal_ends_a_query_at_once(number: signal.Signals, said: str, corpus
         assert process.stderr.read().decode().split("\n")[-2] == f"error: {said}"
 
 
-def test_errors_show_the_place(corpus: Corpus) -> None:
-    done = run_command("sql", str(corpus.path), "select model frm answers")
+def test_errors_show_the_place(newest: Corpus) -> None:
+    done = run_command("sql", str(newest.path), "select model frm answers")
     assert done.returncode == 2
     assert b"LINE 1: select model frm answers\n                         ^" in done.stderr
-    done = run_command("sql", str(corpus.path), "select modl from answers")
+    done = run_command("sql", str(newest.path), "select modl from answers")
     assert b"LINE 1: select modl from answers\n               ^^^^" in done.stderr
     assert run_command("sql").returncode == 2
     assert run_command("sql", "nowhere", "select 1 as x").returncode == 2

@@ -58,7 +58,7 @@ def matching_lines(corpus: Corpus, filters: dict[str, Any]) -> list[bytes] | Non
 
 
 @needs_arrow
-@settings(max_examples=examples(15, 300), deadline=None)
+@settings(max_examples=examples(8, 300), deadline=None)
 @given(
     st.lists(hostile_records, max_size=8),
     st.sampled_from(FILTERS),
@@ -103,7 +103,7 @@ CONDITIONS = [
 
 @needs_arrow
 @needs_duckdb
-@settings(max_examples=examples(4, 100), deadline=None)
+@settings(max_examples=examples(3, 100), deadline=None)
 @given(st.lists(hostile_records, min_size=1, max_size=8))
 def test_conditions_choose_the_lines_to_read(records: list[dict[str, Any]]) -> None:
     """A query over columns and texts gives what the same query over a copy of the whole table
@@ -157,7 +157,7 @@ def table_of(path: Path) -> list[list[str]]:
         return list(csv.reader(file))
 
 
-@settings(max_examples=examples(15, 300), deadline=None)
+@settings(max_examples=examples(8, 300), deadline=None)
 @given(
     st.lists(hostile_records, max_size=8),
     st.sampled_from(FILTERS),

@@ -260,7 +260,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_a_new_corpus_is_ok(shards: Path, tmp_path: Path, options: dict[str, Any]) -> None:
     """Whatever the options of `normalize`, and the counts are those of the summary."""
-    summary = fastrec.normalize(shards, tmp_path / "corpus", **options)
+    some = [shards / "0.jsonl", shards / "1.jsonl"]
+    summary = fastrec.normalize(some, tmp_path / "corpus", **options)
     found = verify(tmp_path / "corpus")
     assert found.problems == []
     assert found.notices == []

@@ -86,14 +86,18 @@ _OPTIONS: Final = {
 def diff_gates() -> str:
     """The list of `diff`: the exit code and the reasons for each change and option."""
     cases: dict[tuple[str, str], list[str]] = {}
+    made: dict[str, Path] = {}  # the corpora, by their records: many cases share one
     with tempfile.TemporaryDirectory(prefix="fastrec-gates-") as name:
         folder = Path(name)
         for number, case in enumerate([*_CASES, *_SPECIAL, *_METRICS]):
             options = {"schema": NEWEST_SCHEMA.name} if case in _METRICS else {}
-            pair = [
-                corpus_of(records, folder / f"{side}-{number}", part_size=1 << 20, **options)
-                for side, records in zip(("old", "new"), _nights(case), strict=True)
-            ]
+            pair = []
+            for side, records in zip(("old", "new"), _nights(case), strict=True):
+                content = json.dumps([records, options])
+                if content not in made:
+                    path = folder / f"{side}-{number}"
+                    made[content] = corpus_of(records, path, part_size=1 << 20, **options)
+                pair.append(made[content])
             outcomes = {column: _run(*pair, *_arguments(column)) for column in _OPTIONS}
             assert outcomes.pop("without `--fail-on`") == "0"
             usual = outcomes.pop("`--fail-on 1`")

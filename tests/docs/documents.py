@@ -8,6 +8,7 @@ import types
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
+from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -221,9 +222,10 @@ def description(struct: Struct) -> str:
     return " ".join((inspect.getdoc(struct) or "").split())
 
 
+@cache  # `getsource` parses the whole module each time
 def _meanings(struct: Struct) -> dict[str, str]:
     """The comments above fields that begin with `#:`, inherited ones too, by field."""
-    meanings = {} if struct.__base__ is msgspec.Struct else _meanings(struct.__base__)
+    meanings = {} if struct.__base__ is msgspec.Struct else dict(_meanings(struct.__base__))
     comment: list[str] = []
     for line in map(str.strip, inspect.getsource(struct).splitlines()):
         if line.startswith("#:"):

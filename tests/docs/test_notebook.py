@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,44 @@ PACKAGES = ("duckdb", "ipykernel", "matplotlib", "nbclient", "nbformat", "pandas
 
 nbclient: Any = Library("nbclient")
 nbformat: Any = Library("nbformat")
+plots: Any = Library("matplotlib.pyplot")
 
-
-@pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, PACKAGES)), reason=f"needs {', '.join(PACKAGES)}"
 )
+
+
+@pytest.mark.filterwarnings("ignore")  # matplotlib cannot show a plot here
+def test_the_cells_show_tables_and_a_plot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Run in this process, each cell ends with something that a notebook shows as a table; only the
+    last one plots.
+    """
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    *cells, plot = [block.text for block in blocks_of(ROOT / "docs" / "notebook.md")]
+    tables = [run_cell(cell, names)._repr_html_() for cell in cells]
+    assert "2,000 records" in tables[0]
+    assert all("<td>" in table for table in tables)
+    run_cell(plot, names)
+    picture = io.BytesIO()
+    names["figure"].savefig(picture)
+    plots.close(names["figure"])
+    assert picture.getvalue().startswith(b"\x89PNG")
+    assert capsys.readouterr() == ("", "")
+
+
+def run_cell(text: str, names: dict[str, Any]) -> Any:
+    """Run a cell, and return the value of its last line, which a notebook shows."""
+    *statements, last = ast.parse(text).body
+    assert isinstance(last, ast.Expr)
+    exec(compile(ast.Module(statements, []), "<cell>", "exec"), names)
+    return eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)
+
+
+@pytest.mark.long_only  # starts Jupyter, 6 s; the test above runs the same cells
 @pytest.mark.filterwarnings("ignore")  # of Jupyter
 def test_the_tour_runs_from_shards_to_a_plot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -732,7 +732,8 @@ class TestRoles:
         details = write_details(tmp_path, [generated(1, ["4"], {"em": 1})])
         assert grouped(table, details, write_results(tmp_path, {})).others == [str(table)]
 
-    @pytest.mark.parametrize("jobs", [1, 2])
+    # A process that imports pyarrow itself can do without a fork: only long runs try it.
+    @pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.long_only), 2])
     def test_only_workers_import_pyarrow(self, tmp_path: Path, jobs: int):
         """A process with threads must not fork. With one job, this process is the worker."""
         write_details(

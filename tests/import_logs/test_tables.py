@@ -650,7 +650,7 @@ def test_time_is_linear_in_the_size_of_a_cell(
 @pytest.mark.parametrize(("name", "copies"), [("t.csv", 12), ("t.jsonl", 6)])
 def test_a_long_cell_takes_few_copies_of_itself(tmp_path: Path, name: str, copies: int) -> None:
     """`csv` holds a cell with four bytes per character."""
-    size = 8 << 20
+    size = examples(4, 8) << 20
     path = write(tmp_path / name, [{"q": "x", "s": 1, "said": "some words, " * (size // 12)}])
     meaning = {
         "evaluation": "e",

@@ -59,6 +59,7 @@ def false_alarms(first: Any, second: Any, numbers: Any) -> float:
     return float((p_values < 0.05).mean())
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("clusters", [10, 30, 100])
 @pytest.mark.parametrize("correlation", [0.0, 0.2, 0.5])
 def test_the_page_has_the_coverage_of_intervals(clusters: int, correlation: float) -> None:
