@@ -36,7 +36,7 @@ BROKEN = [
     b"\xff\xfe\x00",
     b"\xef\xbb\xbf{}",
     b'{"a": 1, "a": 1}',
-    b"[1e999]",
+    b'{"a": [1e999]}',
     b"{" + b'"a":[' * 300,
     json.dumps(sample(output=None)).encode(),
     json.dumps(sample(sample_id=1.5)).encode(),
