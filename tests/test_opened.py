@@ -26,8 +26,8 @@ from fastrec.storage.local import LOCAL
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus of several parts, with rejected lines."""
     folder = tmp_path_factory.mktemp("opened")
-    fastrec.generate(folder / "in", records=300, seed=4, shards=2, rejects=0.1, schema="0.3.0")
-    fastrec.normalize(folder / "in", folder / "corpus", part_size=100_000, schema="0.3.0")
+    fastrec.generate(folder / "in", records=150, seed=4, shards=2, rejects=0.1, schema="0.3.0")
+    fastrec.normalize(folder / "in", folder / "corpus", part_size=50_000, schema="0.3.0")
     return folder / "corpus"
 
 

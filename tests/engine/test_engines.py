@@ -28,14 +28,11 @@ pytestmark = LOOSE
 
 MakeEngine = Callable[[], Engine]
 KINDS = ["forked", "fresh", "a new cluster", "an existing cluster", "serial"]
-ONE_CLUSTER = pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(name, marks=pytest.mark.long_only if name == "a new cluster" else ())
-        for name in KINDS
-    ],
-    indirect=True,
-)
+ENGINES = [
+    pytest.param(name, marks=pytest.mark.long_only if name == "a new cluster" else ())
+    for name in KINDS
+]
+ONE_CLUSTER = pytest.mark.parametrize("kind", ENGINES, indirect=True)
 """A new cluster takes seconds to start, and is asked in the same way as an existing one."""
 
 
@@ -147,7 +144,7 @@ def test_directories_are_reachable(engine: Engine, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("kind", KINDS[:-1], indirect=True)  # all but the serial engine
+@pytest.mark.parametrize("kind", ENGINES[:-1], indirect=True)  # all but the serial engine
 def test_a_dead_worker_costs_only_time(engine: Engine, tmp_path: Path) -> None:
     """Other workers run its tasks."""
     mark = str(tmp_path / "mark")

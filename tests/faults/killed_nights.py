@@ -33,7 +33,7 @@ class KilledNights:
     def __init__(self, folder: Path, **content: Any) -> None:
         self.folder = folder
         self.content: dict[str, Any] = {
-            "part_size": 4 << 10,
+            "part_size": 8 << 10,
             "repeats": "first",
             "track_sources": True,
             **content,

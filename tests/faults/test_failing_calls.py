@@ -37,7 +37,7 @@ ONLY = {
     "sources": ("open", "write", "rename", "fsync", "unlink"),
     "rounds": ("open", "close", "pread", "write", "rename", "unlink"),
 }
-LIKE = {"replaced": "new", "sources": "replaced", "rounds": "new"}
+LIKE = {"replaced": "new", "two renames": "replaced", "sources": "replaced", "rounds": "new"}
 Calls = dict[str, list[str]]
 """The files that each operation is about."""
 CASES = [

@@ -74,9 +74,9 @@ LABELS = [
     "",
 ]
 PARTS = 4
-EXAMPLES = examples(500, 10_000)
+EXAMPLES = examples(300, 10_000)
 """Of each part."""
-FEWER_EXAMPLES = examples(200, 40_000)
+FEWER_EXAMPLES = examples(120, 40_000)
 
 Path = tuple[str | int, ...]
 

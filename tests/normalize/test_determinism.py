@@ -44,7 +44,8 @@ PART = 20_000
 @cache
 def mixed_lines() -> list[bytes]:
     """Lines of all kinds."""
-    recipe = Recipe(records=examples(200, 460), seed=16, text="words", warnings=0.1, **EVERYTHING)
+    shares = EVERYTHING | {"conflicts": 0.15}
+    recipe = Recipe(records=examples(130, 460), seed=17, text="words", warnings=0.2, **shares)
     return without_long(lines(recipe))
 
 

@@ -71,9 +71,9 @@ def shards(tmp_path: Path) -> Path:
     """Good shards, and two bad ones between them."""
     folder = tmp_path / "in"
     write(folder / "a.jsonl", lines_of("a"))
-    (folder / "b.jsonl.zst").write_bytes(compressed(Format.ZSTD, text_of("b", 300))[:-5])
+    (folder / "b.jsonl.zst").write_bytes(compressed(Format.ZSTD, text_of("b", 120))[:-5])
     write(folder / "c.jsonl", lines_of("c"), Format.GZIP)
-    spoilt = bytearray(compressed(Format.GZIP, text_of("d", 300)))
+    spoilt = bytearray(compressed(Format.GZIP, text_of("d", 120)))
     spoilt[-6] ^= 1
     (folder / "d.jsonl.gz").write_bytes(bytes(spoilt))
     write(folder / "e.jsonl", lines_of("e"), Format.ZSTD)

@@ -62,7 +62,7 @@ def first_night(folder: Path, **options: Any) -> Nights:
     )
     pile.add(answers("eval-3", MODELS[0], epoch=1))
     scene = Nights(folder, pile)
-    scene.content = {"part_size": 4 << 10, "repeats": "first", **options}
+    scene.content = {"part_size": 6 << 10, "repeats": "first", **options}
     scene.run()
     return scene
 
@@ -78,7 +78,7 @@ def test_kept_work_is_at_most_half_of_the_text(limits: Limits, tmp_path: Path) -
     every = without_long(
         lines(
             Recipe(
-                records=examples(400, 900), seed=3, duplicates=0.05, conflicts=0.02, text="words"
+                records=examples(280, 900), seed=3, duplicates=0.05, conflicts=0.02, text="words"
             )
         )
     )
@@ -193,7 +193,7 @@ def test_options_are_said_as_users_write_them(scene: Nights) -> None:
     fields = "evaluation_name,sample_hash,model_id,evaluation_id,sample_id"
     assert scene.run().notices[0].partition("made with ")[2] == (
         f"repair none instead of all, sort_by {fields} instead of "
-        f"model_id,{fields.replace('model_id,', '')}, part_size 4KiB instead of 2MiB"
+        f"model_id,{fields.replace('model_id,', '')}, part_size 6KiB instead of 2MiB"
     )
 
 

@@ -28,7 +28,7 @@ from tests.normalize.normalizing import Corpus
 from tests.normalize.piles import MODELS, UNSEEN, Pile, answers, record
 
 PART = 4 << 10
-EVALUATIONS = 6
+EVALUATIONS = 4
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def scene(tmp_path: Path) -> Nights:
 
 
 def first_night(folder: Path) -> Nights:
-    """Six evaluations with two models each, a shard per evaluation and model, several parts per
+    """Four evaluations with two models each, a shard per evaluation and model, several parts per
     evaluation.
     """
     pile = Pile(folder / "in", evaluations=EVALUATIONS, models=2)
@@ -282,9 +282,9 @@ def test_a_new_evaluation_leaves_all_other_parts_alone(name: str, scene: Nights)
 
 def test_an_evaluation_goes(scene: Nights) -> None:
     """Its parts go, and no part is written."""
-    before = parts_without(scene.out, "eval-4")
+    before = parts_without(scene.out, "eval-1")
     for model in MODELS[:2]:
-        scene.pile.remove(shard_of(scene, "eval-4", model))
+        scene.pile.remove(shard_of(scene, "eval-1", model))
     result = scene.run()
     assert (result.gone, result.parts_written) == (2, 0)
     assert set(parts_of(scene.out).values()) == set(before.values())
@@ -305,7 +305,7 @@ def test_a_record_of_two_shards_stays_when_one_goes(first: bool, scene: Nights) 
     """It goes with the last of them."""
     shared = record("eval-0", "shared", 0)
     one = scene.pile.add([shared, *answers("eval-0", MODELS[2])])
-    two = scene.pile.add([*answers("eval-5", MODELS[2]), shared, shared])
+    two = scene.pile.add([*answers("eval-3", MODELS[2]), shared, shared])
     scene.run()
     assert scene_has(scene, b'"shared"') == 1
     gone, left = (one, two) if first else (two, one)
@@ -449,10 +449,10 @@ def test_questions_are_not_cut(scene: Nights) -> None:
 
 def test_many_tasks_per_shard(tmp_path: Path) -> None:
     """Pieces of large shards are reused one night, and judged again the next, however they are cut."""
-    lines = [record("eval-0", f"model-{number % 7}", number // 7) for number in range(105)]
+    lines = [record("eval-0", f"model-{number % 7}", number // 7) for number in range(70)]
     pile = Pile(tmp_path / "in", evaluations=1)
     large = pile.add(lines)
-    packed = pile.add(lines[:50], Format.ZSTD)
+    packed = pile.add(lines[:40], Format.ZSTD)
     scene = Nights(tmp_path, pile)
     for limits in (SMALL_TASKS, TWO_JOBS, MERGE_EARLY, Limits()):
         result = scene.run(limits, jobs=2 if limits is TWO_JOBS else 1)

@@ -79,7 +79,7 @@ def test_a_dry_run_says_what_a_night_would_do(tmp_path: Path) -> None:
     assert f"0 of {parts} parts" in text
     assert tree(scene.folder) == before, "a dry run has changed files"
     pile.write(shard_of(scene, "eval-1"), answers("eval-1", MODELS[0], epoch=2))
-    pile.remove(shard_of(scene, "eval-4"))
+    pile.remove(shard_of(scene, "eval-3"))
     pile.add(answers("eval-9", MODELS[0]))
     before = tree(scene.folder)
     text = said(scene, "--dry-run")

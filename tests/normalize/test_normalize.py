@@ -47,7 +47,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mixed") / "in"
     generate(
         folder,
-        records=examples(160, 300),
+        records=examples(110, 300),
         seed=5,
         text="words",
         shards=3,
@@ -462,7 +462,7 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("usual") / "in"
     generate(
         folder,
-        records=300,
+        records=examples(120, 300),
         seed=8,
         text="words",
         shards=3,

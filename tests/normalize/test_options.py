@@ -38,8 +38,8 @@ from tests.normalize.piles import answers, record
 from tests.normalize.test_trust import forge
 from tests.sizes import LONG, examples
 
-LIMITS = Limits(task_bytes=12_000, least_part=1 << 12, small_input=0)
-USUAL: dict[str, Any] = {"part_size": 4 << 10, "jobs": 1, "skip_bad_shards": True}
+LIMITS = Limits(task_bytes=12_000, least_part=1 << 13, small_input=0)
+USUAL: dict[str, Any] = {"part_size": 8 << 10, "jobs": 1, "skip_bad_shards": True}
 DECIDING = [name for name, about in OPTIONS.items() if about.decides is not Decides.NEITHER]
 NEED_A_CLUSTER = {"engine", "scheduler"}
 NEEDED: dict[str, dict[str, Any]] = {
@@ -101,7 +101,7 @@ class Scene:
             "same_run": "ignore",
             "conflicts": "reject",
             "repeats": "first",
-            "part_size": 5 << 10,
+            "part_size": 10 << 10,
             "compression": "gz",
             "level": 7,
             "max_line_bytes": 3_000,
@@ -257,8 +257,9 @@ def test_another_value_gives_the_corpus_of_a_fresh_run(name: str, scene: Scene) 
         assert contents(scene.folder / "night") == expected
         is_other_work = any(f"it was made with {name} " in notice for notice in result.notices)
         assert is_other_work == (name in DECIDING and not OPTIONS[name].is_updated)
-        scene.run(inputs, "night", usual | incremental)
-        assert contents(scene.folder / "night") == as_usual
+        if LONG or name in DECIDING:  # else this would be one more night with the same shards
+            scene.run(inputs, "night", usual | incremental)
+            assert contents(scene.folder / "night") == as_usual
 
         resumed = [(usual, other, expected), (other, usual, as_usual)]
         for before, after, corpus in resumed if LONG and name in DECIDING else resumed[:1]:

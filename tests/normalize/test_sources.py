@@ -40,7 +40,7 @@ from tests.normalize.test_determinism import DECOMPRESS_IN_DRIVER, SMALL_RUNS
 from tests.normalize.test_merge_rounds import MERGE_EARLY
 from tests.running import run_here
 
-PART = 3_000
+PART = 5_000
 FEW = answers("eval-0", MODELS[0])
 
 

@@ -97,7 +97,7 @@ def test_an_export_becomes_the_same_parts_again(version: str, tmp_path: Path) ->
     }
 
 
-@settings(max_examples=examples(12, 400))
+@settings(max_examples=examples(6, 400))
 @given(data=st.data())
 def test_any_record_survives(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Records of every version, upgraded to each target: columns and back give the same bytes."""

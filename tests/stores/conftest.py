@@ -14,6 +14,7 @@ from fastrec.commands.generate import Recipe, lines
 from fastrec.sources.formats import Format
 from tests.normalize.normalizing import Corpus, normalized, without_long, write
 from tests.services.s3 import S3
+from tests.sizes import few_of
 from tests.sources.compressing import FORMATS
 
 MISSING = [name for name in ("moto", "s3fs") if importlib.util.find_spec(name) is None]
@@ -50,13 +51,13 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Shards of all formats, with duplicates, conflicts, rejected and blank lines."""
+    """A plain shard and some of other formats, with duplicates, conflicts, rejected and blank lines."""
     directory = tmp_path_factory.mktemp("shards")
     recipe = Recipe(
-        records=120, seed=17, duplicates=0.1, conflicts=0.05, rejects=0.1, blanks=0.03, text="words"
+        records=100, seed=17, duplicates=0.1, conflicts=0.05, rejects=0.1, blanks=0.03, text="words"
     )
     every = without_long(lines(recipe))
-    formats = [Format.PLAIN, *FORMATS]
+    formats = [Format.PLAIN, *few_of(FORMATS, 2, "shards in a store")]
     for number, format_ in enumerate(formats):
         write(directory / f"shard-{number}.jsonl", every[number :: len(formats)], format_)
     return directory

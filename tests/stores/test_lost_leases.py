@@ -100,7 +100,7 @@ def moments(store: Faults, old: Path, step: int = 1) -> Iterator[int]:
     normalize(old)
     before = dict(FakeStore.store)
     # Each kind of store gets other moments.
-    few = 2 * step if store.conditions == "kept" else 7
+    few = 3 * step if store.conditions == "kept" else 11
     for number in range(0 if LONG else CONDITIONS.index(store.conditions), 200, 1 if LONG else few):
         FakeStore.store.clear()
         FakeStore.store.update(before)

@@ -201,7 +201,8 @@ def test_files_of_this_machine_by_their_urls(shards: Path, local: Corpus, tmp_pa
     url = f"file://{tmp_path}/deep/corpus"
     options = Options(part_size=PART_SIZE, work_dir=f"file://{tmp_path}/work")
     report = run([f"file://{shards}", shards], url, options)
-    assert (report.shards, len(report.notices)) == (5, 5)
+    count = len(list(shards.iterdir()))
+    assert (report.shards, len(report.notices)) == (count, count)
     assert Corpus(tmp_path / "deep/corpus").same_for_all == local.same_for_all
     assert not list(tmp_path.rglob(".fastrec-writing"))
     with pytest.raises(UsageError, match="lies in the input"):

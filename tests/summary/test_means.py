@@ -20,6 +20,7 @@ from fastrec.summary.census import census_of_part, count_questions
 from fastrec.summary.tally import Means, Outcome, Repeats, Totals, exact, means_of
 from tests.normalize.normalizing import Corpus, run_limited
 from tests.samples import sample
+from tests.sizes import examples
 from tests.summary.naive import NaiveModel, naive_models, near_root
 
 scores = st.booleans() | st.sampled_from([0.1, 1 / 3, 0.5, 1e-300, -2.5]) | st.integers(-3, 3)
@@ -85,7 +86,7 @@ def trials(seed: int) -> list[dict[str, Any]]:
     """
     rng = random.Random(seed)
     records = []
-    for question in range(60):
+    for question in range(examples(30, 60)):
         for model, errors in (("a", 0.0), ("b", 0.4), ("c", 1.0)):
             for trial in range(rng.randint(1, 4)):
                 right = rng.random() < 0.5
