@@ -6,6 +6,7 @@ import contextlib
 import gc
 import importlib
 import os
+import pickle
 import signal
 import sys
 import tempfile
@@ -211,7 +212,8 @@ def _toml_is_parsed_once() -> Iterator[None]:
     """Parse the same TOML text once: each command looks for settings in our own pyproject.toml,
     which takes 3 ms.
     """
-    parsing = types.SimpleNamespace(loads=cache(tomllib.loads))
+    pickled = cache(lambda text: pickle.dumps(tomllib.loads(text)))
+    parsing = types.SimpleNamespace(loads=lambda text: pickle.loads(pickled(text)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fastrec.toml_file.tomllib", parsing)
         yield
