@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,13 +22,17 @@ from fastrec.statistics.items import (
 from fastrec.statistics.p_values import Array
 from fastrec.statistics.subset import choose_subset, judge_subsets, rank_correlation
 
-scipy_stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
-
 SCORES = arrays(
     np.float64,
     st.tuples(st.integers(3, 12), st.integers(2, 9)),
     elements=st.sampled_from([0.0, 0.5, 1.0, np.nan]),
 )
+
+
+@pytest.fixture(scope="module")
+def scipy_stats() -> Any:
+    """Imported for the tests that use it: it takes a second."""
+    return pytest.importorskip("scipy.stats", reason="scipy is not installed")
 
 
 def simulate(models: int, questions: int, wrong_keys: int, seed: int) -> Array:
@@ -45,8 +51,10 @@ def simulate(models: int, questions: int, wrong_keys: int, seed: int) -> Array:
     return right
 
 
-@given(SCORES)
-def test_discrimination_is_the_correlation_with_the_other_questions(scores: Array) -> None:
+@given(scores=SCORES)
+def test_discrimination_is_the_correlation_with_the_other_questions(
+    scipy_stats: Any, scores: Array
+) -> None:
     found = discriminations(scores)
     for question in range(scores.shape[1]):
         others = np.delete(scores, question, axis=1)
@@ -65,7 +73,7 @@ def test_the_rest_of_a_single_question_is_nothing() -> None:
 
 @pytest.mark.parametrize("share", [0.025, 0.5, 0.975])
 @pytest.mark.parametrize("degrees", [(1, 1), (7, 63), (99, 9_801)])
-def test_quantiles_of_f(share: float, degrees: tuple[int, int]) -> None:
+def test_quantiles_of_f(share: float, degrees: tuple[int, int], scipy_stats: Any) -> None:
     assert f_quantile(share, *degrees) == pytest.approx(scipy_stats.f.ppf(share, *degrees))
 
 
@@ -103,7 +111,7 @@ def test_the_interval_of_reliability_covers_it() -> None:
     assert 0.92 <= inside / 300 <= 0.995
 
 
-def test_p_values_of_permutations_agree_with_scipy() -> None:
+def test_p_values_of_permutations_agree_with_scipy(scipy_stats: Any) -> None:
     scores = simulate(10, 30, 6, seed=4)
     found = permutation_p_values(scores, discriminations(scores))
     rest = rest_means(scores)
@@ -159,8 +167,8 @@ def test_a_subset_is_reproducible_and_stands_for_all_questions() -> None:
     assert by_choice.error < by_chance.error * 1.1
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=20))
-def test_rank_correlation_is_that_of_scipy(pairs: list[tuple[int, int]]) -> None:
+@given(pairs=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=20))
+def test_rank_correlation_is_that_of_scipy(scipy_stats: Any, pairs: list[tuple[int, int]]) -> None:
     first, second = (np.array(series, dtype=np.float64) for series in zip(*pairs, strict=True))
     if np.ptp(first) and np.ptp(second):
         expected = scipy_stats.spearmanr(first, second).statistic
