@@ -223,7 +223,8 @@ class Renamer:
 
 def unused_rules(rules: Sequence[NameRule], counts: Counter[str]) -> list[str]:
     """A notice about the rules that matched no record; none if all did, or if they are ours."""
-    known = {rule for name in _MAPS for rule in read_names(name)}
+    maps = _MAPS if rules else ()
+    known = {rule for name in maps for rule in read_names(name)}
     unused = [str(rule) for rule in rules if rule not in known and not counts[str(rule)]]
     return [f"--map: no record has these names: {', '.join(unused)}"] if unused else []
 

@@ -108,9 +108,11 @@ def check_fields(
     refused at once.
     """
     parsed = list(map(parse_condition, conditions))
+    asked = [*(condition.path for condition in parsed), *paths]
+    if not asked:
+        return
     certain = {condition.path for condition in parsed if condition.negated or nothing_matches}
     known = set(fields_of(schema.shape for schema in SCHEMAS.values()))
-    asked = [*(condition.path for condition in parsed), *paths]
     doubtful = [path for path in asked if unknown_field([path], known)]
     for path in doubtful:
         if path[0] == "metadata" and lacks and not lacks(path[1]):
