@@ -99,7 +99,8 @@ class QuestionTable:
 
         Their questions are sorted accordingly.
         """
-        self._set(with_directions(self.evaluations, lower_is_better))
+        if lower_is_better:
+            self._set(with_directions(self.evaluations, lower_is_better))
 
     def direct_like(self, other: QuestionTable) -> None:
         """Set the directions that another table of the same corpus has."""
