@@ -85,6 +85,7 @@ def open_plain(path: str) -> Reader:
         try:
             copy.writelines(shard_at(path).read_text())
         except ShardError as exc:
+            copy.close()
             raise LogError(path, exc.reason) from exc
         copy.flush()
         _copies[key] = copy

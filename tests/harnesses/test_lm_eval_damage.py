@@ -132,7 +132,7 @@ def test_every_cut_is_named_or_harmless(tmp_path: Path) -> None:
         (json.dumps(generation(metrics=[1])), "metrics"),
         (json.dumps(generation(filter=1)), "filter"),
         ('{"doc_id": ' + "[" * 100_000, "malformed|deep|truncated"),
-        ('{"doc_id": 1, "doc": ' + "[" * 5_000 + "]" * 5_000 + "}", "deep"),
+        ('{"doc_id": 1, "doc": ' + "[" * 50_000 + "]" * 50_000 + "}", "deep"),
         (json.dumps(generation()) + "}", "malformed"),
     ],
 )

@@ -243,7 +243,7 @@ HOSTILE = {
         "row 1: 'q' has several texts": 1
     },
     '{"1": {"\\ud800": NaN, "ok": 1}, "2": {"q": "y", "ok": 1}}': {"row 1: 'q' is empty": 1},
-    f'{{"1": {"[" * 5_000 + "]" * 5_000}, "2": {{"q": "y", "ok": 1}}}}': "nested too deeply",
+    f'{{"1": {"[" * 50_000 + "]" * 50_000}, "2": {{"q": "y", "ok": 1}}}}': "nested too deeply",
     f'{{"1": {"[" * 500 + "]" * 500}, "2": {{"q": "y", "ok": 1}}}}': {
         "row 1: it is no JSON object": 1
     },
