@@ -95,7 +95,7 @@ def listed(names: Iterable[str], most: int = 10) -> str:
     return ", ".join(every[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
+def nearest(word: str, known: Iterable[str]) -> list[str]:
     """The known names that are spelled most like a word or pattern.
 
     Case does not matter. A part of a name is near to the whole.
@@ -111,8 +111,8 @@ def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
     names = {name.casefold(): name for name in sorted(known)}
     matches = [name for name in names if len(wanted) > 2 and wanted in name]
     for cutoff in (0.8, 0.6, 0.5):  # what is much nearer than others stands alone
-        matches = matches or get_close_matches(wanted, names, n=most, cutoff=cutoff)
-    return [names[name] for name in matches[:most]]
+        matches = matches or get_close_matches(wanted, names, n=3, cutoff=cutoff)
+    return [names[name] for name in matches[:3]]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

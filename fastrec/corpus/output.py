@@ -115,8 +115,13 @@ class Output(Protocol):
         self.kept = files
 
     def journals(self) -> list[str]:
-        """The files of the journals of this run and of earlier ones, in their order."""
-        files = [path for path in self._all_work() if base_name(path).startswith(JOURNAL)]
+        """The files of the journals of this run and of earlier ones, in their order.
+
+        Without those that a killed run was about to write, which have longer names.
+        """
+        files = [
+            path for path in self._all_work() if base_name(path).removeprefix(JOURNAL).isdigit()
+        ]
         return sorted(files, key=base_name)
 
     def working(self, name: str) -> str:

@@ -125,6 +125,18 @@ def test_finished_tasks_are_not_repeated(
     assert names_in(tmp_path) == ["in", "out", "whole"]
 
 
+def test_a_run_is_killed_while_it_writes_its_journal(shards: Path, tmp_path: Path) -> None:
+    """Files have longer names until they are complete; those that stay are no journals."""
+    whole = everything(normalized(shards, tmp_path / "whole"))
+    interrupt(shards, tmp_path / "out")
+    *_, journal = sorted(tmp_path.glob(".out.*/journal-*"))
+    journal.with_name(f"{journal.name}.b284ec1a").write_bytes(journal.read_bytes()[:20])
+    report = use_limits(A_TASK_EACH)(run)([shards], tmp_path / "out", Options())
+    assert any("finished tasks are reused" in notice for notice in report.notices)
+    assert everything(Corpus(tmp_path / "out")) == whole
+    assert names_in(tmp_path) == ["in", "out", "whole"]
+
+
 def add_first(shards: Path) -> str:
     write(shards / "a.jsonl", lines_of("a"))
     return "aefg"

@@ -63,8 +63,8 @@ def test_the_commands_of_the_readme(
     printed = capfd.readouterr().out
     assert "$ fastrec normalize s3://bucket/runs/" in printed
     assert (
-        "The same bytes in the store and on this machine: part-00000.jsonl.zst, summary.json."
-        in printed
+        "The same bytes in the store and on this machine: part-00000.columns, part-00000.jsonl.zst, "
+        "summary.json." in printed
     )
 
 
