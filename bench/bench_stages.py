@@ -14,9 +14,10 @@ from fastrec.corpus.writer import ShardWriter
 from fastrec.judge.judge import Judge
 from fastrec.schemas.hashes import TEXT_HASHES
 from fastrec.schemas.v0_2_0 import Record
-from fastrec.sorting.gather import gather, slice_run
+from fastrec.sorting.gather import gather
 from fastrec.sorting.keys import key_maker
 from fastrec.sorting.runs import Run, spill
+from fastrec.sorting.slices import slice_run
 from fastrec.sources.formats import Format, decompress
 from fastrec.sources.lines import chunks
 from fastrec.sources.shard import shard_at

@@ -25,8 +25,8 @@ from fastrec.normalize.plan import MergeTask, Region, RegionTask
 from fastrec.normalize.results import LineStatistics, Part, PieceCounts, SortResult
 from fastrec.sorting.cuts import write_borders
 from fastrec.sorting.files import read_blocks, write_blocks
-from fastrec.sorting.gather import RunSlice
 from fastrec.sorting.runs import BLOCK_ROWS, Fence, Run
+from fastrec.sorting.slices import RunSlice
 from fastrec.sources.lines import ReadStats
 from fastrec.storage import FileDigest
 from fastrec.summary.census import QuestionCounts

@@ -17,7 +17,8 @@ from fastrec.normalize.kept import Base, Changes
 from fastrec.normalize.options import Options
 from fastrec.normalize.plan import merge_runs
 from fastrec.normalize.results import Part, Piece, PieceCounts
-from fastrec.sorting.gather import RunSlice, gather, slice_merged, whole_run
+from fastrec.sorting.gather import gather
+from fastrec.sorting.slices import RunSlice, slice_merged, whole_run
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Shard, Slice
 from fastrec.storage.local import LOCAL

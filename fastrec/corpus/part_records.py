@@ -22,9 +22,10 @@ from msgspec import UNSET
 
 from fastrec.corpus.columns import COLUMNS, ROW_COLUMNS, TOKENS, PartColumns
 from fastrec.sorting.files import read_blocks
-from fastrec.sorting.gather import Bound, OpenedPart, RunSlice
+from fastrec.sorting.gather import OpenedPart
 from fastrec.sorting.keys import METRIC, field_encoder
 from fastrec.sorting.runs import BLOCK_ROWS, Origins
+from fastrec.sorting.slices import Bound, RunSlice
 from fastrec.summary.rows import USUAL_TYPE, to_portable
 from fastrec.summary.rows import Column as RowColumn
 

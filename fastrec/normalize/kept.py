@@ -35,8 +35,8 @@ from fastrec.errors import DamagedFileError, shown
 from fastrec.normalize.results import Part, PieceCounts, SortResult
 from fastrec.normalize.resume import Settings, difference
 from fastrec.sorting.files import read_blocks
-from fastrec.sorting.gather import Bound, RunSlice, whole_run
 from fastrec.sorting.keys import END
+from fastrec.sorting.slices import Bound, RunSlice, whole_run
 from fastrec.sources.formats import Format, format_of_name
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from fastrec.normalize.options import Options
 from fastrec.normalize.results import Part
-from fastrec.sorting.gather import RunSlice, Window
+from fastrec.sorting.gather import Window
 from fastrec.sorting.keys import KeyColumns
+from fastrec.sorting.slices import RunSlice
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest
 from fastrec.summary.part_statistics import LinesByPiece

@@ -29,8 +29,8 @@ from fastrec.normalize.plan import Plan
 from fastrec.normalize.results import Part
 from fastrec.normalize.resume import find_parts
 from fastrec.sorting.files import write_blocks
-from fastrec.sorting.gather import RunSlice
 from fastrec.sorting.keys import field_end
+from fastrec.sorting.slices import RunSlice
 from fastrec.sources.shard import Shard
 from fastrec.storage import base_name, storage_of
 from fastrec.summary.part_statistics import (

@@ -57,9 +57,9 @@ from fastrec.normalize.trusted import choose_records, count_records, trusted_col
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.files import write_blocks
-from fastrec.sorting.gather import PartTexts
 from fastrec.sorting.keys import key_maker
 from fastrec.sorting.runs import BLOCK_ROWS, Fence, Run, index_of, spill
+from fastrec.sorting.texts import PartTexts
 from fastrec.sources.lines import Chunk, ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, digest_of, fingerprint

@@ -48,16 +48,9 @@ from fastrec.sorting.cuts import (
     write_borders,
 )
 from fastrec.sorting.files import ViewsWriter, read_blocks, write_blocks
-from fastrec.sorting.gather import (
-    Bound,
-    RunSlice,
-    gather,
-    gather_keys,
-    slice_merged,
-    slice_run,
-    whole_run,
-)
+from fastrec.sorting.gather import gather, gather_keys
 from fastrec.sorting.runs import BLOCK_ROWS, IndexWriter, Run, index_of
+from fastrec.sorting.slices import Bound, RunSlice, slice_merged, slice_run, whole_run
 from fastrec.storage import join, storage_of
 from fastrec.summary.part_statistics import read_lines_by_piece
 

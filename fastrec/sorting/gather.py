@@ -2,12 +2,10 @@
 
 They are merged, without duplicates.
 
-1. `slice_run` and its kind find the blocks of a run or part that may have keys of the range.
-2. A cursor reads a slice from front to back, its index ahead of its texts, so memory stays bounded
-   however many duplicates the runs hold. A run is not compressed, and is open only during a read. A
-   part is compressed as a whole, so it is decompressed from the front, by the reader that checks
-   everything. Its columns are its index. They are in memory as a whole, so a part is opened when
-   the merge comes to its first key.
+1. `slices` finds the blocks of a run or part that may have keys of the range.
+2. A cursor reads a slice from front to back, its index ahead of its texts (`texts`), so memory
+   stays bounded however many duplicates the runs hold. The columns of a part are its index. They
+   are in memory as a whole, so a part is opened when the merge comes to its first key.
 3. A window ends where it has enough text, or at the lowest key for which some cursor may have
    further records. What each cursor contributes to a window is already sorted, and Python's sort is
    fast on sorted stretches.
@@ -20,18 +18,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate, islice, pairwise, repeat
+from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from fastrec.errors import DamagedFileError, ShardCorruptError, ShardError
-from fastrec.sorting.files import read_exactly
+from fastrec.errors import DamagedFileError
 from fastrec.sorting.runs import (
-    Fence,
     Origins,
-    Run,
     decode_fingerprints,
     decode_rows,
     in_order,
@@ -39,161 +34,13 @@ from fastrec.sorting.runs import (
     index_of,
     origins_sharer,
 )
-from fastrec.sources.shard import shard_at
-from fastrec.storage import fingerprint, storage_of
+from fastrec.sorting.slices import Bound, RunSlice
+from fastrec.sorting.texts import PartTexts, RunTexts
+from fastrec.storage import fingerprint
 
-Bound = bytes | None  # of a range of keys; None is no limit
-
-_NOTHING = memoryview(b"")
-_key_of = attrgetter("key")  # of a fence
 _first_of = attrgetter("first")  # of a slice
-
-
-class _RunData(msgspec.Struct):
-    """The texts of a slice of a run, read from front to back."""
-
-    _path: str
-    _position: int
-    _end: int
-    _stretch: int
-    _turns: int
-    _size: int = 0  # of what was read
-    _ahead: memoryview = _NOTHING  # data from the position on that was read
-
-    def take(self, sizes: Sequence[int], known: int | None) -> list[memoryview]:
-        """Take the next texts.
-
-        Read a whole stretch if that is more, but no more than is `known` to be needed.
-        """
-        size = sum(sizes)
-        missing = size - len(self._ahead)
-        if missing > 0:
-            start = self._position + len(self._ahead)
-            left = self._end - start if known is None else known - len(self._ahead)
-            data = read_exactly(self._path, max(missing, min(self._stretch, left)), start)
-            self._size += len(data)
-            if self._turns:
-                storage_of(self._path).advise(self._path, len(data), start, needed=False)
-            self._ahead = memoryview(bytes(self._ahead) + data if self._ahead else data)
-        ahead = self._ahead
-        self.skip(size)
-        return [ahead[start:end] for start, end in pairwise(accumulate(sizes, initial=0))]
-
-    def skip(self, size: int) -> None:
-        self._position += size
-        self._ahead = self._ahead[size:]
-
-    def close(self) -> None:
-        """Have the system read what this worker needs next.
-
-        It is as much as last time, after as much for each of the other workers.
-        """
-        self._ahead = _NOTHING
-        if self._turns and self._size:
-            start = self._position + (self._turns - 1) * self._size
-            storage_of(self._path).advise(self._path, self._size, start, needed=True)
-
-    finish = close  # other records may follow after a slice
-
-
-class PartTexts:
-    """The texts of a part, like `_RunData`."""
-
-    def __init__(self, path: str, text_bytes: int, gaps: Iterator[int] | None = None) -> None:
-        """`gaps` are the bytes to skip before each text that is taken; none by default."""
-        self._path = path
-        self._text_bytes = text_bytes
-        self._gaps = gaps or repeat(0)
-        self._position = 0
-        self._blocks: Iterator[bytes] | None = None  # opened by the first read
-        self._ahead = _NOTHING
-
-    def take(self, sizes: Sequence[int], _known: int | None = None) -> list[memoryview]:
-        """Take the next texts.
-
-        Only a text that lies in several blocks is copied: blocks mostly end with a line.
-        """
-        texts = list[memoryview]()
-        ahead = self._ahead
-        start = 0
-        for size, gap in zip(sizes, self._gaps):  # noqa: B905 - there are gaps of later texts, too
-            if gap:
-                self._position += gap
-                start += gap
-                while start > len(ahead):
-                    start -= len(ahead)
-                    ahead = memoryview(self._next_block())
-            end = start + size
-            if end > len(ahead):
-                joined = [ahead[start:]]
-                while (missing := end - len(ahead)) > 0:
-                    ahead = memoryview(self._next_block())
-                    start = 0
-                    end = missing
-                    joined.append(ahead[:missing])
-                texts.append(memoryview(b"".join(joined)))
-            else:
-                texts.append(ahead[start:end])
-            start = end
-        self._ahead = ahead[start:]
-        self._position += sum(sizes)
-        return texts
-
-    def skip(self, size: int) -> None:
-        """Move on; text that was not read is decompressed and dropped, block by block."""
-        self._position += size
-        while size > len(self._ahead):
-            size -= len(self._ahead)
-            self._ahead = memoryview(self._next_block())
-        self._ahead = self._ahead[size:]
-
-    def finish(self) -> None:
-        """Check that the text ends here, and that the file was read to its end."""
-        if self._position != self._text_bytes or self._ahead or self._next_block(at_end=True):
-            raise DamagedFileError(self._path, f"it should have {self._text_bytes:,} bytes of text")
-        self.close()
-
-    def close(self) -> None:
-        self._blocks = None
-        self._ahead = _NOTHING
-
-    def _next_block(self, *, at_end: bool = False) -> bytes:
-        try:
-            if self._blocks is None:
-                self._blocks = shard_at(self._path).read_text()
-            block = next(filter(None, self._blocks), b"")
-        except ShardError as exc:
-            cause = exc.__cause__
-            # Some libraries raise an OSError for corrupt data.
-            is_damaged = isinstance(exc, ShardCorruptError) or isinstance(cause, FileNotFoundError)
-            if isinstance(cause, OSError) and not is_damaged:
-                # the file may be intact: a connection broke, or there were too many open files
-                raise cause from None
-            raise DamagedFileError(self._path, exc.reason) from exc
-        if not block and not at_end:
-            raise DamagedFileError(self._path, "its text ends too early")
-        return block
-
-
 _ORIGIN_BYTES = 128  # memory of an origin, about
 _KEY_BYTES = 160  # memory of a key besides its bytes, with size and fingerprint, about
-
-
-class RunSlice(msgspec.Struct, frozen=True, array_like=True):
-    """The blocks of a run that may hold keys of a range, or a whole part."""
-
-    path: str
-    index_start: int
-    index_end: int
-    data_start: int
-    data_end: int
-    index: str = ""  # path of the index; that of the run if empty
-    is_part: bool = False  # whether the path is that of a published part, compressed as a whole
-    removed: tuple[int, ...] = ()  # pieces whose copies do not count any more
-    # path of the columns of a part, which are its index; the other index says what they lack
-    columns: str = ""
-    has_repeats: bool = False  # whether records of a part of a trusted corpus have equal keys
-    first: bytes = b""  # the lowest key, if it is known
 
 
 class OpenedPart(NamedTuple):
@@ -304,7 +151,7 @@ class _Cursor:
             part = open_part(run_slice, low, high, self._with_rows)
         # Whether there are other records than those of the slice and the range.
         self._is_cut = part is not None and not part.is_whole
-        self._data: PartTexts | _RunData | None = None
+        self._data: PartTexts | RunTexts | None = None
         index_stretch = stretch
         if with_texts:
             start, end = run_slice.data_start, run_slice.data_end
@@ -315,7 +162,7 @@ class _Cursor:
             if run_slice.is_part:
                 self._data = PartTexts(run_slice.path, end, part.gaps if part else None)
             else:
-                self._data = _RunData(run_slice.path, start, end, stretch, turns)
+                self._data = RunTexts(run_slice.path, start, end, stretch, turns)
         if part:
             self._blocks = part.blocks
             # The columns of a part are not encoded.
@@ -426,57 +273,6 @@ class Window(_Records):
 
     # Where records with equal keys begin and end; a key of one record has no entry.
     groups: list[tuple[int, int]] = []
-
-
-def whole_run(run: Run) -> RunSlice:
-    return RunSlice(
-        path=run.part or run.path,
-        index_start=0,
-        index_end=run.index_bytes,
-        data_start=0,
-        data_end=run.data_bytes,
-        index=index_of(run.path),
-        is_part=bool(run.part),
-        columns=run.columns,
-        has_repeats=run.has_repeats,
-        first=run.first,
-    )
-
-
-def slice_run(run: Run, low: Bound, high: Bound) -> RunSlice | None:
-    """Find the blocks of a run that may hold keys in `[low, high)`, by its fences.
-
-    None if there are none.
-    """
-    fences = run.fences
-    if run.part:
-        is_in_range = (low is None or low <= run.last) and (not high or run.first < high)
-        return whole_run(run) if is_in_range else None
-    # the block before the first fence at or above `low` may reach into the range
-    first = max(bisect_left(fences, low or b"", key=_key_of) - 1, 0)
-    beyond = len(fences) if high is None else bisect_left(fences, high, key=_key_of)
-    if first >= beyond:
-        return None
-    start = fences[first]
-    end = fences[beyond] if beyond < len(fences) else Fence(b"", run.index_bytes, run.data_bytes)
-    return RunSlice(
-        run.path, start.index_offset, end.index_offset, start.data_offset, end.data_offset
-    )
-
-
-def slice_merged(run: Run, first_region: int, last_region: int) -> RunSlice | None:
-    """Find the blocks of a merged run that hold some consecutive regions.
-
-    None if there are none.
-    """
-    bounds = memoryview(run.bounds).cast("Q")
-    index_start, data_start = bounds[2 * first_region : 2 * first_region + 2]
-    index_end, data_end = bounds[2 * last_region + 2 : 2 * last_region + 4]
-    return (
-        None
-        if index_start == index_end
-        else RunSlice(run.path, index_start, index_end, data_start, data_end)
-    )
 
 
 def gather(

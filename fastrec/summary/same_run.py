@@ -40,9 +40,10 @@ from xxhash import xxh3_128_digest
 from fastrec.engine.base import Engine
 from fastrec.schemas.registry import TARGETS
 from fastrec.schemas.view import NO_COUNTS, view, view_decoder
-from fastrec.sorting.gather import Bound, RunSlice, gather, slice_run
+from fastrec.sorting.gather import gather
 from fastrec.sorting.keys import key_splitter, split_scope, text_of
 from fastrec.sorting.runs import Run, spill
+from fastrec.sorting.slices import Bound, RunSlice, slice_run
 from fastrec.storage import FileDigest
 from fastrec.summary.census import CountTask, count_lists, merge_lists, write_rows
 from fastrec.summary.rows import Sums

@@ -15,17 +15,9 @@ from msgspec.structs import replace
 
 from fastrec.normalize.plan import merge_runs
 from fastrec.sorting.files import blocks_between, read_blocks
-from fastrec.sorting.gather import (
-    Bound,
-    OpenedPart,
-    RunSlice,
-    Window,
-    gather,
-    gather_keys,
-    slice_merged,
-    whole_run,
-)
+from fastrec.sorting.gather import OpenedPart, Window, gather, gather_keys
 from fastrec.sorting.runs import Run, index_of
+from fastrec.sorting.slices import Bound, RunSlice, slice_merged, whole_run
 from fastrec.storage.local import LOCAL
 from tests.sorting.test_runs import Item, gathered, keys, origins_in, piles, spilled
 

@@ -20,15 +20,9 @@ from hypothesis import strategies as st
 
 from fastrec.errors import DamagedFileError
 from fastrec.normalize.plan import merge_runs
-from fastrec.sorting.gather import (
-    RunSlice,
-    Window,
-    gather,
-    gather_keys,
-    slice_run,
-    whole_run,
-)
+from fastrec.sorting.gather import Window, gather, gather_keys
 from fastrec.sorting.runs import IndexWriter, Origins, Run, index_of, spill, union
+from fastrec.sorting.slices import RunSlice, slice_run, whole_run
 from fastrec.sources.formats import Format
 from tests.sizes import examples
 from tests.sorting.test_runs import keys, origins_in

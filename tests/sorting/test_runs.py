@@ -19,8 +19,9 @@ from xxhash import xxh3_128
 
 from fastrec.errors import DamagedFileError
 from fastrec.sorting.files import ViewsWriter, blocks_between, read_blocks, write_blocks
-from fastrec.sorting.gather import Window, gather, slice_run
+from fastrec.sorting.gather import Window, gather
 from fastrec.sorting.runs import Origins, Run, spill
+from fastrec.sorting.slices import slice_run
 from fastrec.storage import fingerprint
 from fastrec.storage.local import LOCAL
 from tests.faults.injecting import Faults
