@@ -27,15 +27,8 @@ from fastrec.answers.codes import NO_NUMBERS, Array, by_code, count_of, is_there
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.facts import Facts, facts_of, mean_lengths, spread_range
 from fastrec.answers.finding import find_questions
-from fastrec.answers.reading import (
-    IN_ANSWER,
-    IN_INPUT,
-    Answer,
-    find_phrase,
-    is_short,
-    read_answers,
-    read_excerpts,
-)
+from fastrec.answers.phrases import IN_ANSWER, IN_INPUT, Phrases
+from fastrec.answers.reading import Answer, is_short, read_answers, read_excerpts
 from fastrec.answers.records import ANSWERS, ERROR, RIGHT, WRONG, RecordsOfScopes, ScopeRecords
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import (
@@ -52,7 +45,6 @@ from fastrec.answers.trials import read_trials
 from fastrec.corpus.columns import METADATA
 from fastrec.filters import matches_any
 from fastrec.judge.parse import spell
-from fastrec.progress import Progress
 from fastrec.summary.document import EvaluationSummary, ModelName, ModelSummary, filled
 from fastrec.summary.present_choice import with_directions
 from fastrec.where import text_of, without_group
@@ -62,7 +54,6 @@ if TYPE_CHECKING:
     from fastrec.answers.items import EvaluationItems
 
 _KEPT = 16  # queries, and choices of models
-_KEPT_SEARCHES = 4
 _MOST_FIELDS = 8  # keys of metadata that are suggested
 _MOST_VALUES = 100
 _KINDS = {"right": RIGHT, "wrong": WRONG, "error": ERROR}
@@ -86,8 +77,7 @@ class QuestionTable:
         self._facts = lru_cache(_KEPT)(self._find_facts)
         self._ids = lru_cache(_KEPT)(self._choose)
         self._flagged = lru_cache(_KEPT)(self._find_flagged)
-        # By text and evaluation: the numbers of records with this text, and where it is.
-        self._found: dict[tuple[str, str | None], tuple[Array, Array]] = {}
+        self.phrases = Phrases(selection)
 
     @cached_property
     def results(self) -> dict[ModelName, ModelSummary]:
@@ -262,27 +252,6 @@ class QuestionTable:
         table = self.table(query)
         return mean_lengths(table, table.are_models(query.models))
 
-    def search(
-        self,
-        text: str,
-        evaluation: str | None = None,
-        *,
-        jobs: int = 1,
-        progress: Progress | None = None,
-    ) -> None:
-        """Find a text in the inputs and answers of an evaluation, or of all, if it is not kept."""
-        if (text, None) in self._found or (text, evaluation) in self._found:
-            return
-        parts = range(len(self.selection.parts))
-        if evaluation is not None:
-            parts = self.selection.number_parts(evaluation, evaluation)
-        # Not under the lock: other pages need not wait for it.
-        hits = find_phrase(self.selection, parts, text, jobs=jobs, progress=progress)
-        with self._lock:
-            self._found[text, evaluation] = hits
-            if len(self._found) > _KEPT_SEARCHES:
-                del self._found[next(iter(self._found))]
-
     def _hits(self, query: Query) -> tuple[Array, Array]:
         """By question: whether its input has the text of a query, and how many answers have it."""
         table = self.table(query)
@@ -294,22 +263,14 @@ class QuestionTable:
 
     def _places(self, query: Query) -> tuple[Array, Array]:
         """By record: whether the text of a query is in its input, and in the answer of a model."""
-        self.search(query.text, query.evaluation_name)
         table = self.table(query)
-        everywhere = self._found.get((query.text, None))
-        numbers, places = everywhere or self._found[query.text, query.evaluation_name]
-        at = np.searchsorted(numbers, table.number)
-        is_hit = np.append(numbers, -1)[at] == table.number
-        place = np.where(is_hit, np.append(places, 0)[at], 0)
-        in_answer = (place & IN_ANSWER > 0) & table.are_models(query.models)[table.model]
-        return place & IN_INPUT > 0, in_answer
+        places = self.phrases.places(query.text, query.evaluation_name, table.number)
+        in_answer = (places & IN_ANSWER > 0) & table.are_models(query.models)[table.model]
+        return places & IN_INPUT > 0, in_answer
 
     def found_scopes(self, text: str) -> list[tuple[Scope, int]]:
-        """The scopes of the records in which `search` has found a text, and their numbers."""
-        numbers, _ = self._found[text, None]
-        records = Counter[int]()
-        for part, positions in self.selection.by_part(numbers):
-            records.update(self.selection.scope_codes(part)[positions].tolist())
+        """The scopes of the records in which a text was found, and their numbers."""
+        records = self.phrases.by_scope(text)
         return [(self.scopes[scope], records[scope]) for scope in sorted(records)]
 
     def _phrase_models(self, query: Query) -> list[PhraseModel]:

@@ -147,7 +147,9 @@ def questions(
         of_wrong.append(escape(choose_model(split[1], everyone)))
     if text:
         names = {scope.evaluation_name for scope, _ in scopes}
-        index.search(text, names.pop() if len(names) == 1 else None, jobs=jobs, progress=progress)
+        index.phrases.search(
+            text, names.pop() if len(names) == 1 else None, jobs=jobs, progress=progress
+        )
     lacking = "" if missing is None else choose_model(missing, index.models)
     matching = []
     asked = {"which": which, "flags": flags, "text": text, "place": in_, "sort": sort}

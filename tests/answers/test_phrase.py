@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastrec
-from fastrec.answers.reading import _LAST_CASED, needles
+from fastrec.answers.phrases import _LAST_CASED, needles
 from fastrec.errors import UsageError
 from tests.answers.small import answer, conversation, make_corpus
 

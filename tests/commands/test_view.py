@@ -27,8 +27,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrec
+from fastrec.answers.phrases import find_phrase
 from fastrec.answers.question_table import QuestionTable
-from fastrec.answers.reading import find_phrase
 from fastrec.answers.table import SORTS, Query
 from fastrec.commands.view import question_page as question_page_module
 from fastrec.commands.view import table_page
@@ -524,7 +524,7 @@ def test_a_long_search_says_how_far_it_is_and_can_be_stopped(
             raise
         return find_phrase(*arguments, progress=progress, **options)
 
-    monkeypatch.setattr("fastrec.answers.question_table.find_phrase", slow)
+    monkeypatch.setattr("fastrec.answers.phrases.find_phrase", slow)
     address = f"{client.prefix}/questions?evaluation=sums&text=slowly"
     for path in (address, f"{client.prefix}/find?text=slowly+found"):
         body = client.send(path)[2]

@@ -221,7 +221,7 @@ class _Pages:
             return RedirectResponse(self._site.question(questions[0]), 303)
         progress = ""
         try:
-            self.background.result(text, partial(self._index.search, text))
+            self.background.result(text, partial(self._index.phrases.search, text))
         except WorkingError as exc:
             progress = str(exc)
         return _html(found_page(self._site, self._index, text, questions, progress))
@@ -383,7 +383,7 @@ class _Pages:
         """The questions of the records that match the conditions of a query."""
         index = self._opened(query.where)
         if query.text:
-            search = partial(index.search, query.text, query.evaluation_name)
+            search = partial(index.phrases.search, query.text, query.evaluation_name)
             self.background.result(query, search)
         return index
 
