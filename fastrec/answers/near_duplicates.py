@@ -8,7 +8,7 @@ band of places are compared in full.
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ SIMILAR = 0.8  # the least share of common runs of words
 _RUN = 3  # words
 _BANDS = 16
 _PLACES = 4  # of a band
-_MOST_ALIKE = 50  # texts of a band that are compared with each other
+_MOST_ALIKE = 50  # texts of a band that are all compared; others only with those next to them
 _WORD = re.compile(r"\w+")
 
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
@@ -40,6 +40,7 @@ def near_duplicates(texts: Sequence[str]) -> dict[int, list[int]]:
     pairs = set[tuple[int, int]]()
     for alike in bands.values():
         pairs.update(combinations(alike[:_MOST_ALIKE], 2))
+        pairs.update(pairwise(alike))
     duplicates = defaultdict(list)
     for first, second in sorted(pairs):
         if _similarity(runs[first], runs[second]) >= SIMILAR:

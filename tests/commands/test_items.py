@@ -178,6 +178,13 @@ def test_near_duplicates_differ_in_few_words() -> None:
     assert near_duplicates(texts) == {0: [2, 3], 2: [0, 3], 3: [0, 2]}
 
 
+def test_each_of_many_equal_texts_has_near_duplicates() -> None:
+    """Not all of them are listed: that would take quadratic time."""
+    duplicates = near_duplicates(["the same question again"] * 1_000)
+    assert len(duplicates) == 1_000
+    assert sum(map(len, duplicates.values())) < 10_000
+
+
 def test_rows_become_a_data_frame(corpus: Path) -> None:
     frame = items(corpus).to_pandas()
     assert len(frame) == QUESTIONS
