@@ -32,8 +32,8 @@ from fastrec.storage import base_name, parent_and_name
 
 _RESULTS = r"[._]?eval_results\.json(?:\.\w+)?$"
 _STATED = r"[._]?pass_at_k\.json(?:\.\w+)?$"
-# What the harnesses add to the name of the model.
-_SETTINGS = r"(?:_[a-z]+)?_temp_[\d.]+.*$|--bigcodebench-.*$"
+# What the harnesses add to the name of the model. BigCodeBench adds its revision, too, since 0.2.
+_SETTINGS = r"(?:_[a-z]+)?_temp_[\d.]+.*$|--main$|(?:--main)?--bigcodebench-.*$"
 _VARIANT = r"--(bigcodebench-[a-z-]+?)--"  # such as bigcodebench-hard-instruct
 _STATUSES = ("base_status", "plus_status", "status")
 _FIELDS = ("base_fail_tests", "plus_fail_tests", "details")
@@ -62,7 +62,7 @@ def read(log: Log) -> Reading:
         raise LogError(log.path, "has no results of tasks (eval)")
     directory, name = parent_and_name(log.path)
     stem = re.sub(_RESULTS, "", name) or base_name(directory)
-    model = beside.text("model") or re.sub(_SETTINGS, "", stem)
+    model = re.sub(_SETTINGS, "", beside.text("model") or stem)
     variant = re.search(_VARIANT, stem)
     benchmark = task_id.partition("/")[0] if "/" in task_id else "bigcodebench"
     figures = pass_at_k("pass", beside)

@@ -70,31 +70,42 @@ def read(log: Log) -> Reading:
         raise LogError(log.path, "does not name the agent (agent_info.name)")
     job = _document(log.paths.get("job"))
     stats = job.object("stats.evals", log.task)
-    figures = pass_at_k("reward", stats["pass_at_k"])
+    main = _main_metric(log)
+    figures = pass_at_k(main, stats["pass_at_k"])
     for stated in stats.objects("metrics"):
         mean = stated.number("mean")
         if mean is not None:
-            figures.append(Aggregate("reward", "mean", mean))
+            figures.append(Aggregate(main, "mean", mean))
     names = {
         "agent": system[0],
         "agent_version": first["agent_info.version"],
         "model": "".join(system[1:]),
     }
     started = job.text("started_at") or first.text("started_at")
-    return plan_of(dataset, "/".join(system), started, names, aggregates=figures), _trials(log)
+    return plan_of(dataset, "/".join(system), started, names, aggregates=figures), _trials(
+        log, main
+    )
 
 
-def _trials(log: Log) -> Iterator[Sample]:
+def _main_metric(log: Log) -> str:
+    """The metric that the figures are about: `reward`, or whatever name a single one has."""
+    for file in log.files:
+        if names := [*_document(file.path).object("verifier_result.rewards")]:
+            return "reward" if "reward" in names else names[0]
+    return "reward"
+
+
+def _trials(log: Log, main: str) -> Iterator[Sample]:
     trials = []
     for file in log.files:
         if file.role == "trial":
-            trials.append(_sample_of(_document(file.path)))
+            trials.append(_sample_of(_document(file.path), main))
         elif file.role == "trajectory":  # follows its trial
             add_chat(trials[-1], list(chat_of(_document(file.path))))
     yield from trials
 
 
-def _sample_of(trial: Fields) -> Sample:
+def _sample_of(trial: Fields, main: str) -> Sample:
     rewards = trial.object("verifier_result.rewards")
     failure = trial.object("exception_info")
     used = trial.object("agent_result")
@@ -105,7 +116,7 @@ def _sample_of(trial: Fields) -> Sample:
     return trial_of(
         trial["task_name"],
         trial["trial_name"],
-        rewards or {"reward": 0},
+        rewards or {main: 0},
         metadata={"stop_reason": spell(failure["exception_type"])} if failure else {},
         error=error,
         performance=time_between(

@@ -18,7 +18,6 @@ from fastrec.harnesses.log import (
     Reading,
     Samples,
     answer_to,
-    by_folder,
     plan_of,
 )
 from fastrec.harnesses.mt_bench import ById, add_judged, first_time, judged_rows, score_of
@@ -38,8 +37,7 @@ def role_of(head: bytes, path: str) -> OptionalText:
 
 def logs_of(files: Files) -> Grouped:
     grouped = Grouped()
-    for its_files in by_folder(files, judgments=2, answers=2).values():
-        add_judged(grouped, "livebench", its_files)
+    add_judged(grouped, "livebench", files)
     return grouped
 
 

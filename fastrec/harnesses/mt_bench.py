@@ -1,13 +1,17 @@
 """Logs of MT-Bench: judgements of single answers, with the questions and the answers of the models.
 
+In a folder for each benchmark, such as `data/mt_bench`:
+
     question.jsonl                       the turns of each question
     model_answer/<model>.jsonl           what the model said in each turn
+    reference_answer/<judge>.jsonl       what the judge compares them with; not read
     model_judgment/<judge>_single.jsonl  a score from 1 to 10 for each question, turn and model;
                                          -1 if the judge failed
 
 Each turn is a sample. The second turn is a conversation: its question alone is `input.raw`.
 """
 
+import re
 from collections.abc import Iterable
 from itertools import chain
 
@@ -16,7 +20,6 @@ from fastrec.harnesses.files import read_rows
 from fastrec.harnesses.log import (
     BadLog,
     Files,
-    FilesByRole,
     FoundFile,
     Grouped,
     Log,
@@ -25,53 +28,61 @@ from fastrec.harnesses.log import (
     Score,
     answer_to,
     by_role,
+    lists_by,
     plan_of,
 )
 from fastrec.harnesses.values import Fields, as_list, spell
 from fastrec.schemas.newest import Message
+from fastrec.storage import base_name, parent_of
 
+_FOLDERS = ("model_answer", "model_judgment")  # in that of the benchmark
 ById = dict[str, Fields]  # the rows of a file, by the id of their question
 
 
 def logs_of(files: Files) -> Grouped:
-    roles = by_role(files)
     grouped = Grouped(
         bad=[
             BadLog(file.path, "it has preferences between two models, and no scores of one")
-            for file in roles["pairs"]
+            for file in by_role(files)["pairs"]
         ]
     )
-    add_judged(grouped, "mt-bench", roles)
+    add_judged(grouped, "mt-bench", files)
     return grouped
 
 
-def add_judged(grouped: Grouped, harness: str, files: FilesByRole) -> None:
-    """A log is the judgements of one model in one file, with the questions and its answers."""
-    answers: dict[str, FoundFile] = {}
-    with grouped.collecting_bad():
-        for file in files["answers"]:
-            answers |= dict.fromkeys(_names(file, "model_id"), file)
-        for file in files["judgments"]:
-            for model in _names(file, "model"):
-                if model in answers and files["questions"]:
-                    needed = (file, files["questions"][0], answers[model])
-                    grouped.logs.append(Log(harness, file.path, needed, model))
-                else:
-                    grouped.bad.append(
-                        BadLog(
-                            file.path,
-                            f"give question.jsonl and the model_answer of {model}, too: judgements "
-                            "do not have what was asked and said",
+def add_judged(grouped: Grouped, harness: str, files: Files) -> None:
+    """A log is the judgements of one model in one file, with the questions and its answers.
+
+    The harnesses know the answers of a model by the name of their file, perhaps in lower case.
+    """
+    for benchmark in lists_by(_folder_of, files).values():
+        roles = by_role(benchmark)
+        named = {base_name(file.path).partition(".jsonl")[0]: file for file in roles["answers"]}
+        answers = {name.lower(): file for name, file in named.items()} | named
+        for file in roles["judgments"]:
+            with grouped.collecting_bad():
+                for model in dict.fromkeys(spell(row["model"]) for row in _rows(file)):
+                    if model in answers and roles["questions"]:
+                        needed = (file, roles["questions"][0], answers[model])
+                        grouped.logs.append(Log(harness, file.path, needed, model))
+                    else:
+                        grouped.bad.append(
+                            BadLog(
+                                file.path,
+                                f"give question.jsonl and the model_answer of {model}, too: "
+                                "judgements do not have what was asked and said",
+                            )
                         )
-                    )
+
+
+def _folder_of(file: FoundFile) -> str:
+    """The folder of the benchmark. Answers that a judge compares with are not in it."""
+    folder = parent_of(file.path)
+    return parent_of(folder) if base_name(folder) in _FOLDERS else folder
 
 
 def _rows(file: FoundFile) -> list[Fields]:
     return read_rows(file.path, "a line of judgements, questions or answers")
-
-
-def _names(file: FoundFile, key: str) -> list[str]:
-    return list(dict.fromkeys(spell(row[key]) for row in _rows(file)))
 
 
 def judged_rows(log: Log) -> tuple[list[Fields], ById, ById]:
@@ -80,7 +91,7 @@ def judged_rows(log: Log) -> tuple[list[Fields], ById, ById]:
     return (
         [row for row in judgements if spell(row["model"]) == log.task],
         {spell(row["question_id"]): row for row in asked},
-        {spell(row["question_id"]): row for row in said if spell(row["model_id"]) == log.task},
+        {spell(row["question_id"]): row for row in said},
     )
 
 
@@ -99,7 +110,9 @@ def read(log: Log) -> Reading:
     rows, questions, answers = judged_rows(log)
     judges = {spell(name) for row in rows for name in as_list(row["judge"])[:1]}
     judge = judges.pop() if len(judges) == 1 else ""
-    return plan_of("mt_bench", log.task, first_time(rows) or judge, {"judge": judge}), (
+    benchmark = re.search(r"\bdata/([^/]+)/model_judgment/", log.path)
+    name = benchmark[1] if benchmark else "mt_bench"
+    return plan_of(name, log.task, first_time(rows) or judge, {"judge": judge}), (
         _sample_of(log.path, row, questions.get(number, Fields()), answers.get(number, Fields()))
         for row in rows
         for number in [spell(row["question_id"])]

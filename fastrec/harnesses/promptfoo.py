@@ -11,6 +11,8 @@
 Assertions are not references: what they expect may be a rubric or a function.
 """
 
+from typing import Any
+
 from fastrec.harnesses.files import read_object
 from fastrec.harnesses.log import (
     Aggregate,
@@ -45,7 +47,12 @@ def _document(path: str) -> Fields:
 
 def _name(row: Fields) -> str:
     """The name of a log in its file: prompt and provider."""
-    return f"{row['promptIdx']} {_model(row)}"
+    return f"{_number(row)} {_model(row)}"
+
+
+def _number(row: Fields) -> Any:
+    """The number of the prompt; its name in files before version 3 (2024), which lack numbers."""
+    return row.get("promptIdx", row["prompt.label"] or row["prompt.display"])
 
 
 def _model(row: Fields) -> str:
@@ -56,7 +63,7 @@ def read(log: Log) -> Reading:
     document = _document(log.path)
     rows = [row for row in document.objects("results.results") if _name(row) == log.task]
     row = rows[0]
-    number = row["promptIdx"]
+    number = _number(row)
     prompt = document.object(f"results.prompts.{number}")
     passed, failed, errors = (
         prompt.count(f"metrics.test{name}Count") or 0 for name in ("Pass", "Fail", "Error")
@@ -91,14 +98,21 @@ def _sample_of(row: Fields) -> Sample:
     values = {"score": row["score"], "pass": row["success"]}
     for name, value in row.object("namedScores").items():
         values[f"score:{name}"] = value
+    about = {
+        **row.object("testCase.metadata"),
+        **row.object("metadata"),
+        "description": row["testCase.description"],
+        "explanation": row["gradingResult.reason"],
+        "cost": row["cost"],
+    }
     return answer_to(
         raw,
         [],
         [] if said is None else [spell(said)],
         formatted,
-        sample_id=spell(row["testIdx"]),
+        sample_id=spell(row.get("testIdx", row["vars"])),
         scores=[
-            Score(name, None if error else number_of(value), "the call failed")
+            Score(name, None if error else number_of(value), "the call failed", fields=about)
             for name, value in values.items()
         ],
         token_usage=tokens_of(
@@ -106,13 +120,6 @@ def _sample_of(row: Fields) -> Sample:
         ),
         performance=time_of(row["latencyMs"], 1),
         error=error,
-        fields={
-            **row.object("vars"),
-            **row.object("testCase.metadata"),
-            **row.object("metadata"),
-            "description": row["testCase.description"],
-            "explanation": row["gradingResult.reason"],
-            "cost": row["cost"],
-        },
+        fields=row.object("vars"),
         unread=["componentResults"] if row["gradingResult.componentResults"] else (),
     )

@@ -367,6 +367,20 @@ def test_bigcodebench(tmp_path: Path) -> None:
     assert records[1]["metadata"]["status"] == "timeout"
 
 
+@pytest.mark.parametrize("is_stated", [True, False])
+def test_the_revision_of_bigcodebench_is_no_part_of_the_model(
+    tmp_path: Path, is_stated: bool
+) -> None:
+    """BigCodeBench names it since 0.2."""
+    name = BIGCODEBENCH_NAME.replace("acme--m--", "acme--m--main--")
+    write(tmp_path / "logs" / f"{name}_eval_results.json", BIGCODEBENCH)
+    if is_stated:
+        stated = {"pass@1": 0.5, "model": "acme--m--main"}
+        write(tmp_path / "logs" / f"{name}_pass_at_k.json", stated)
+    result, _ = imported(tmp_path, tmp_path / "logs")
+    assert result.logs[0].model_id == "acme/m"
+
+
 LIVEBENCH = {
     "question.jsonl": [
         {
@@ -515,6 +529,19 @@ def test_harbor(tmp_path: Path) -> None:
     assert first["metadata"].items() >= {"stop_reason": "AgentTimeoutError", "cost": "0.5"}.items()
     assert (first.get("error"), last["error"]) == (None, "AgentTimeoutError: after 9 s")
     assert "secret" not in json.dumps(records)
+
+
+def test_a_single_reward_of_harbor_may_have_any_name(tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    for path, document in HARBOR.items():
+        write(job / path, document)
+    write(job / "a__x/result.json", harbor_trial("a", {"accuracy": 1.0}))
+    write(job / "b__x/result.json", harbor_trial("b", {"accuracy": 0.0}))
+    result, records = imported(tmp_path, job)
+    (log,) = result.logs
+    assert [(one.name, one.agrees) for one in log.comparisons] == [("pass@1", True), ("mean", True)]
+    assert scores(records, "accuracy") == [(1.0, True), (0.0, False), (0.0, False)]
+    assert len(records) == 3
 
 
 HOSTILE = [

@@ -180,6 +180,63 @@ def test_mt_bench(tmp_path: Path) -> None:
     assert result.logs[0].fields_left_out == {"user_prompt": {"a record has no place for it": 2}}
 
 
+def mt_bench_with(root: Path, models: dict[str, str], *judged: dict[str, Any]) -> Path:
+    """Write a benchmark in which models, by the name of their file, say a word."""
+    question = {"question_id": 81, "category": "math", "turns": [f"{root.name}?"]}
+    write_lines(root / "question.jsonl", question)
+    for name, word in models.items():
+        answer = {
+            "question_id": 81,
+            "answer_id": "x",
+            "model_id": "copied",
+            "choices": [{"index": 0, "turns": [word]}],
+            "tstamp": 1.0,
+        }
+        write_lines(root / "model_answer" / f"{name}.jsonl", answer)
+    write_lines(root / "model_judgment" / "gpt-4_single.jsonl", *judged)
+    return root
+
+
+def test_two_benchmarks_of_fastchat_do_not_mix(tmp_path: Path) -> None:
+    """Both have a question 81 and a model `m`."""
+    for name in ("mt_bench", "japanese_mt_bench"):
+        mt_bench_with(tmp_path / "logs" / "data" / name, {"m": f"by {name}"}, verdict(1, 5))
+    _, records = imported(tmp_path, tmp_path / "logs")
+    said = {
+        one["evaluation_name"]: (one["input"]["raw"], one["output"]["raw"][0]) for one in records
+    }
+    assert said == {name: (f"{name}?", f"by {name}") for name in ("mt_bench", "japanese_mt_bench")}
+
+
+def test_answers_of_mt_bench_are_found_by_the_name_of_their_file(tmp_path: Path) -> None:
+    """As FastChat and LiveBench do: rows of copied files name another model.
+
+    A reference answer of the judge is not its own answer.
+    """
+    judged = [verdict(1, 5, model=name) for name in ("a", "A", "b-temp1", "gpt-4")]
+    models = {"a": "small a", "A": "large A", "B-Temp1": "warm"}
+    root = mt_bench_with(tmp_path / "logs" / "mt_bench", models, *judged)
+    source = (root / "model_answer" / "a.jsonl").read_text()
+    (root / "reference_answer").mkdir()
+    (root / "reference_answer" / "gpt-4.jsonl").write_text(source)
+    result, records = imported(tmp_path, root)
+    said = {one["model_id"]: one["output"]["raw"][0] for one in records}
+    assert said == {"a": "small a", "A": "large A", "b-temp1": "warm"}
+    (bad,) = result.bad_logs
+    assert "the model_answer of gpt-4" in bad.reason
+
+
+def test_a_damaged_answer_of_mt_bench_costs_no_other_model(tmp_path: Path) -> None:
+    judged = [verdict(1, 5, model=name) for name in ("a", "b")]
+    root = mt_bench_with(tmp_path / "logs" / "mt_bench", {"a": "yes", "b": "no"}, *judged)
+    damaged = root / "model_answer" / "b.jsonl"
+    damaged.write_text(damaged.read_text() + '{"question_id": 8')
+    result, records = imported(tmp_path, root)
+    assert [one["model_id"] for one in records] == ["a"]
+    (bad,) = result.bad_logs
+    assert "b.jsonl: line 2" in bad.reason
+
+
 def test_mt_bench_without_its_answers_and_of_pairs_is_refused(tmp_path: Path) -> None:
     root = write_mt_bench(tmp_path, verdict(1, 5, model="other"))
     pair = {
@@ -403,6 +460,36 @@ def test_promptfoo_without_an_envelope(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     path.write_text(json.dumps({"version": 3, "timestamp": "t", "results": [promptfoo_row(0)]}))
     assert imported(tmp_path, path)[0].logs[0].evaluation_id == "promptfoo/openai:gpt-x/t/0"
+
+
+def test_promptfoo_before_version_3(tmp_path: Path) -> None:
+    """Rows have no numbers of prompts and tests; the oldest prompts have `display`."""
+    rows = []
+    for name in ("label", "display"):
+        for word in ("hello", "world"):
+            prompt = {"raw": f"Say {word}", name: f"by {name}"}
+            row = promptfoo_row(0, prompt=prompt, vars={"text": word})
+            rows.append({key: row[key] for key in row if not key.endswith("Idx")})
+    path = tmp_path / "results.json"
+    results = {"version": 2, "timestamp": "t", "results": rows}
+    path.write_text(json.dumps({"evalId": "eval-1", "results": results}))
+    result, records = imported(tmp_path, path)
+    assert [log.evaluation_id.rpartition("/")[2] for log in result.logs] == [
+        "by label",
+        "by display",
+    ]
+    assert {one["sample_id"] for one in records} == {'{"text":"hello"}', '{"text":"world"}'}
+
+
+def test_variables_of_promptfoo_are_not_replaced(tmp_path: Path) -> None:
+    """They have the names of other fields, which keep theirs with a prefix."""
+    given = {"description": "red shoe", "cost": "9.99", "topic": "mine"}
+    path = tmp_path / "results.json"
+    row = promptfoo_row(0, vars=given)
+    path.write_text(json.dumps({"version": 3, "timestamp": "t", "results": [row]}))
+    _, (first, *_) = imported(tmp_path, path)
+    others = {"score_cost": "0.1", "score_topic": "words"}
+    assert first["metadata"].items() >= (given | others).items()
 
 
 @pytest.mark.parametrize(

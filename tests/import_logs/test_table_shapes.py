@@ -400,6 +400,22 @@ GUESSED: dict[str, tuple[dict[str, Any], set[str]]] = {
         {"x.json": [{"prompt": "p", "output": ["o"], "generator": "g", "dataset": "d"}]},
         {"--output-column", "--model-column", "--evaluation-column"},
     ),
+    "letters": (
+        {
+            "m.json": [
+                {
+                    "question_id": number,
+                    "question": f"q{number}",
+                    "options": ["yes", "no"],
+                    "answer": "A",
+                    "pred": "B",
+                    "model_outputs": "The answer is (B).",
+                }
+                for number in range(3)
+            ]
+        },
+        {"--output-column", "model_outputs", "--reference-column", "answer"},
+    ),
 }
 
 

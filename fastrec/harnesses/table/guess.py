@@ -48,7 +48,7 @@ _NAMES = {
     "error_column": "error",
     "input_column": "input question prompt query instruction problem q",
     "output_column": "output response prediction completion generation model_output "
-    "model_response answer",
+    "model_response model_outputs answer",
     "reference_column": "reference target gold expected ground_truth correct_answer label "
     "solution answer",
     "choices_column": "choices options",
