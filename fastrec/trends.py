@@ -295,8 +295,9 @@ def _compare_pair(old: QuestionTable, new: QuestionTable, scope: Scope, changes:
     query = query_of(scope)
     models = [model for model, _ in changes]
     before, after = (value_rows(index, query, models, graded=scope.graded) for index in (old, new))
-    _split(old.table(query), models, before, after, graded=scope.graded)
-    _split(new.table(query), models, after, before, graded=scope.graded)
+    tables = old.table(query), new.table(query)
+    _split(*tables, models, before, graded=scope.graded)
+    _split(*tables[::-1], models, after, graded=scope.graded)
     names = before.keys() & after.keys()
     series = (
         [(before[name][column], after[name][column]) for name in names]
@@ -314,14 +315,14 @@ def _compare_pair(old: QuestionTable, new: QuestionTable, scope: Scope, changes:
 
 
 def _split(
-    table: ScopeRecords, models: Sequence[str], own: _Values, other: _Values, *, graded: bool
+    table: ScopeRecords, other: ScopeRecords, models: Sequence[str], own: _Values, *, graded: bool
 ) -> None:
     """Split the hashes that only the other corpus splits.
 
     There, each `sample_id` of a hash is a question.
     """
     samples, sample_ids = table.sample_ids
-    for name in {name.partition("/")[0] for name in other if "/" in name} & own.keys():
+    for name in other.split_hashes() & own.keys():
         whole = own.pop(name)
         places = np.flatnonzero(table.question == table.numbers[name])
         by_sample = dict(by_code(samples[places], places))
@@ -417,7 +418,8 @@ def _follow(
     corpora: Sequence[_Corpus], filters: Filters, metrics: str, lower_is_better: Sequence[str]
 ) -> tuple[list[EvaluationTrend], int]:
     """Follow the chosen models on the chosen metrics; also return how many metrics are left out."""
-    scopes = with_directions(_merged(corpora), lower_is_better)
+    known = [scope for corpus in corpora for scope in corpus.selection.summary.evaluations]
+    scopes = with_directions(_merged(corpora), lower_is_better, known)
     chosen = choose_scopes(scopes, filters, metrics)
     numbers = metrics_of(scopes)
     by_name = {corpus.name: corpus for corpus in corpora}

@@ -57,8 +57,9 @@ def _by_metric(index: QuestionTable, field: str, query: Query) -> Iterator[tuple
         return
     stated = Query(evaluation_name=query.evaluation_name, metric=field)
     for _, model, answer, confidence in judged_pairs(index, query, stated):
-        if answer and confidence and ERROR not in (answer.flag, confidence.flag):
-            yield model, (confidence.score, answer.flag == RIGHT)
+        if answer and answer.flag != ERROR:
+            score = confidence.score if confidence and confidence.flag != ERROR else None
+            yield model, (score, answer.flag == RIGHT)
 
 
 def _by_field(index: QuestionTable, field: str, query: Query) -> Iterator[tuple[str, _Answer]]:

@@ -89,6 +89,12 @@ def distinct_within(keys: Distinct, *others: Array) -> Array:
     return count_of(keys.place[first], len(keys.first))
 
 
+def split_records(keys: Distinct, samples: Array, *runs: Array) -> Array:
+    """By record: whether a run has several samples of its key."""
+    several = distinct_within(keys, *runs, samples) > distinct_within(keys, *runs)
+    return np.asarray(several[keys.place])
+
+
 def count_of(places: Array, count: int) -> Array:
     """How many records are at each of some places."""
     return np.bincount(places, minlength=count)

@@ -50,6 +50,8 @@ from fastrec.summary.document import filled
 from fastrec.wording import metrics_of, title_of
 
 BUNDLES = 10_000
+# Columns of tables and rows, besides those of evaluations.
+_COLUMNS = "rank,model,mean,mean rank,wins,group,rank_best,rank_worst,model_id,mean_rank,win_share"
 
 
 class _Column(NamedTuple):
@@ -101,6 +103,7 @@ def make_leaderboard(
     metric_numbers = metrics_of(scope for scope, _ in chosen)
     columns = []
     evaluations = []
+    titles = set(_COLUMNS.split(","))
     for at in sorted(largest):
         scope = scopes[at]
         column = _look(index, scope, models_of[at], min_coverage)
@@ -110,12 +113,16 @@ def make_leaderboard(
         if weight_by == "questions":
             weight = float(scope.questions)
         several = metric_numbers[scope.evaluation_name]
+        title = title_of(name, scope.metric, several, lower=scope.lower_is_better)
+        while title in titles:
+            title += "_1"
+        titles.add(title)
         evaluations.append(
             filled(
                 BoardEvaluation,
                 scope,
                 evaluation_name=name,
-                title=title_of(name, scope.metric, several, lower=scope.lower_is_better),
+                title=title,
                 metrics=several,
                 weight=weight if column.in_unit and not scope.lower_is_better else 0.0,
             )

@@ -7,6 +7,8 @@ and opened without a server.
 from collections.abc import Sequence
 from importlib.resources import files
 
+from xxhash import xxh3_64_hexdigest
+
 from fastrec._version import __version__
 from fastrec.answers.shown import ShownQuestion, tally_facts
 from fastrec.pages import render_macro, render_template
@@ -33,4 +35,8 @@ def question_file(questions: Sequence[ShownQuestion], corpus: str) -> bytes:
 
 def question_body(question: ShownQuestion, most: int) -> Html:
     """Show a question with its answers; texts are cut to `most` characters."""
-    return render_macro("question.html", "question_body", question, most)
+    metrics = [tally.metric for tally in question.tallies]
+    scope = ascii((question.evaluation_name, question.sample_hash, question.sample_id, metrics))
+    return render_macro(
+        "question.html", "question_body", question, most, xxh3_64_hexdigest(scope.encode())
+    )

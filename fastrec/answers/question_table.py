@@ -90,7 +90,8 @@ class QuestionTable:
         Their questions are sorted accordingly.
         """
         if lower_is_better:
-            self._set(with_directions(self.evaluations, lower_is_better))
+            known = self.selection.summary.evaluations
+            self._set(with_directions(self.evaluations, lower_is_better, known))
 
     def direct_like(self, other: QuestionTable) -> None:
         """Set the directions that another table of the same corpus has."""
@@ -187,9 +188,8 @@ class QuestionTable:
                 "errors": facts.kinds & ERROR > 0,
             }.get(query.which, facts.kinds > 0)
         if _flags_of(query):
-            hashes = self.table(query).hashes
             flagged = self._flagged(query)
-            is_kind = is_kind & [name in flagged for name in hashes]
+            is_kind = is_kind & [number in flagged for number in range(len(is_kind))]
         if query.outcomes:
             is_kind = is_kind & (facts.kinds & sum(_KINDS[name] for name in {*query.outcomes}) > 0)
         return is_kind
@@ -201,10 +201,12 @@ class QuestionTable:
         table = self.table(query)
         return analyse_items(table, self._scope(query), query.models, subset=subset, seed=seed)
 
-    def _find_flagged(self, query: Query) -> dict[str, list[str]]:
-        """The flags of the questions that have one of those of a query, by `sample_hash`."""
+    def _find_flagged(self, query: Query) -> dict[int | None, list[str]]:
+        """The flags of the questions that have one of those of a query, by number."""
+        table = self.table(query)
         return {
-            item.sample_hash: item.flags
+            # Only the name of a question of a split hash has the `sample_id`.
+            table.number_of(f"{item.sample_hash}/{spell(item.sample_ids[0]).decode()}"): item.flags
             for item in self.items(query).questions
             if not _flags_of(query).isdisjoint(item.flags)
         }
@@ -353,7 +355,7 @@ class QuestionTable:
                     metadata={},
                     in_input=hits and bool(hits[0][number]),
                     in_answers=hits and int(hits[1][number]),
-                    flags=flagged.get(table.hashes[number]),
+                    flags=flagged.get(number),
                 )
             )
         return rows

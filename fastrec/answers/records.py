@@ -29,9 +29,9 @@ from fastrec.answers.codes import (
     by_code,
     count_of,
     distinct_of,
-    distinct_within,
     order_of,
     ranks_of,
+    split_records,
     used_codes,
 )
 from fastrec.answers.selection import Selection
@@ -87,8 +87,8 @@ class Records:
 
     def _parts(self) -> Sequence[int]:
         # The order of groups may be another one than that of their evaluations.
-        names = [without_group(self.selection.scopes[scope][0]) for scope in self.scopes]
-        return self.selection.number_parts(min(names), max(names))
+        names = [self.selection.scopes[scope][0] for scope in self.scopes]
+        return self.selection.number_parts(min(map(without_group, names)), max(names))
 
     @cached_property
     def split_hashes(self) -> Array:
@@ -102,11 +102,8 @@ class Records:
         nothing = np.zeros(len(self.hash), dtype=np.bool_)
         if not names:
             return nothing
-        run, _ = self.codes("run")
         of_hash = distinct_of(self.scope, self.hash)
-        runs = distinct_within(of_hash, self.model, run)
-        samples = distinct_within(of_hash, self.model, run, self.sample_ids.codes)
-        return (samples > runs)[of_hash.place]
+        return split_records(of_hash, self.sample_ids.codes, self.model, self.codes("run").codes)
 
     def gather(self, name: str) -> Array:
         """The values of another column of these records."""
@@ -227,6 +224,26 @@ class ScopeRecords:
     def names(self) -> list[str]:
         """The name of each question."""
         return self.records.names[self.first_question : self.first_question + self.questions]
+
+    def split_by(self, hashes: Collection[str]) -> tuple[Array, list[str]]:
+        """The question of each record, and the names of questions, if these hashes are split, too.
+
+        Another metric may split them.
+        """
+        if not hashes:
+            return self.question, self.names
+        is_split = np.array([name in hashes for name in self.hashes])[self.question]
+        samples, sample_ids = self.sample_ids
+        first, place = distinct_of(self.question, np.where(is_split, samples + 1, 0))
+        names = []
+        for record in first.tolist():
+            number = self.question[record]
+            name = self.names[number]
+            if is_split[record]:
+                sample_id = sample_ids[samples[record]]
+                name = f"{self.hashes[number]}/{spell(sample_id).decode()}"
+            names.append(name)
+        return place, names
 
     @cached_property
     def numbers(self) -> dict[str, int]:

@@ -30,6 +30,7 @@ from fastrec.answers.codes import (
     distinct_of,
     look_up,
     ranks_of,
+    split_records,
     used_codes,
 )
 from fastrec.corpus.column_filter import codes_of, match_columns, values_at
@@ -211,8 +212,13 @@ class Selection:
             of_values = look_up(values, [group.code_of(first) for first, *_ in own.values])
             codes[self.numbers(part)] = of_values[own.codes]
         numbers = np.arange(len(codes))
-        names = ("evaluation", "hash", "sample_id")
-        _, place = distinct_of(*(self.codes(name, numbers)[0] for name in names))
+        columns = [self.codes(name, numbers).codes for name in ("evaluation", "hash")]
+        if any(evaluation.split_hashes for evaluation in self.summary.evaluations):
+            others = ("sample_id", "metric", "model", "run")
+            samples, *runs = (self.codes(name, numbers).codes for name in others)
+            is_split = split_records(distinct_of(*columns), samples, *runs)
+            columns.append(np.where(is_split, samples + 1, 0))
+        _, place = distinct_of(*columns)
         known = np.zeros(place.max() + 1, dtype=np.int64)  # by question
         with_value = np.flatnonzero(codes)[::-1]
         known[place[with_value]] = codes[with_value]  # the first record is the last to be set

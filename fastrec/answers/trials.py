@@ -10,7 +10,7 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from fastrec.answers.codes import Array
-from fastrec.answers.records import ERROR, ScopeRecords
+from fastrec.answers.records import ScopeRecords
 from fastrec.judge.parse import decoded
 from fastrec.statistics.repeats import Trial, TrialFields
 from fastrec.summary.same_run import TRIAL_FIELDS
@@ -22,16 +22,20 @@ _ANSWER_FIELDS = tuple(
 
 
 def read_trials(
-    table: ScopeRecords, places: Array, *, texts: bool = True
+    table: ScopeRecords, places: Array, questions: Array | None = None, *, texts: bool = True
 ) -> dict[tuple[int, int], list[Trial]]:
     """The records at some places, by question and model, both as codes.
+
+    `questions` are those of all records, if they are not those of the table.
 
     With `texts`, lines are read: several trials are in the order of their number, such as the
     epoch, and those without a number in the order of the corpus. Then a trial also has fingerprints
     of its output and of the extracted answer.
     """
     places = places[np.argsort(table.number[places], kind="stable")]
-    columns = (table.question, table.model, table.flag, table.score)
+    if questions is None:
+        questions = table.question
+    columns = (questions, table.model, table.flag, table.score)
     lines: Iterable[bytes | None] = repeat(None, len(places))
     if texts:
         lines = table.selection.lines(table.number[places])
@@ -57,14 +61,9 @@ def read_trials(
 
 def _in_order(trials: list[tuple[Any, Trial]]) -> list[Trial]:
     if len(trials) == 1:
-        return [_alone(trials[0][1])]
+        trial = trials[0][1]
+        return [trial._replace(answer=trial.output)]
     return [trial for _, trial in sorted(trials, key=itemgetter(0))]
-
-
-def _alone(trial: Trial) -> Trial:
-    """The only record of a model: its extracted answer and the score of an error do not matter."""
-    score = 0.0 if trial.flag == ERROR else trial.score
-    return trial._replace(answer=trial.output, score=score)
 
 
 def fingerprint(texts: Sequence[str]) -> int:
@@ -75,9 +74,10 @@ def fingerprint(texts: Sequence[str]) -> int:
 def trial_of(fields: Mapping[str, Any], names: Sequence[str] = _ANSWER_FIELDS) -> TrialFields:
     """The fields of a record that say which of several answers it judges."""
     known = {**fields, **(fields.get("metadata") or {})}
-    return tuple([(name, str(known[name])) for name in names if name in known])
+    return tuple([(name, str(known[name])) for name in names if known.get(name) is not None])
 
 
 def _order(fields: Mapping[str, Any]) -> tuple[bool, int, str]:
     _, text = next(iter(trial_of(fields, TRIAL_FIELDS)), ("", ""))
+    text = text.removesuffix(".0")  # of a number
     return (False, int(text), "") if text.isdecimal() and len(text) < 20 else (True, 0, text)

@@ -5,6 +5,7 @@ graded. `value_rows` has exact values, also of repeats; `value_blocks` has doubl
 at once; `judged_pairs` has the verdicts of two metrics on the same answers.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -54,11 +55,12 @@ def value_rows(
     row_of[ids] = np.arange(len(ids))
     rows = np.full((len(ids), len(models)), None, dtype=object)
     is_chosen = (row_of[cells.question] >= 0) & (columns[cells.model] >= 0)
-    is_answer = cells.is_answered | repeats.errors_as_wrong
-    single = is_chosen & is_answer & (cells.records == 1) & (repeats.k == 1)
+    single = is_chosen & cells.is_answered & (cells.records == 1) & (repeats.k == 1)
     values = cells.score if by_score else cells.share
     rows[row_of[cells.question[single]], columns[cells.model[single]]] = values[single]
-    repeated = is_chosen & (cells.records > 1)
+    # Cells do not have the scores of errors.
+    is_error = ~cells.is_answered & repeats.errors_as_wrong
+    repeated = is_chosen & ((cells.records > 1) | is_error)
     places = np.flatnonzero(repeated[cells.place])
     needs_texts = repeats.kind in ("majority", "first")
     trials = read_trials(table, places, texts=needs_texts)
@@ -101,17 +103,22 @@ def value_blocks(
         start = stop
 
 
-def trials_of(index: QuestionTable, query: Query) -> dict[str, _Trials]:
-    """By name of the question and by model: the records of a query."""
+def trials_of(
+    index: QuestionTable, query: Query, other: Query | None = None
+) -> defaultdict[str, _Trials]:
+    """By name of the question and by model: the records of a query.
+
+    A hash that the metric of the other query splits is split here, too.
+    """
+    by_question = defaultdict[str, _Trials](dict)
     if index.scope(query) is None:
-        return {}
+        return by_question
     table = index.table(query)
-    by_question: dict[str, _Trials] = {
-        table.names[number]: {} for number in index.ids(query).tolist()
-    }
-    trials = read_trials(table, np.flatnonzero(index.chosen(query)))
+    split = index.table(other).split_hashes() if other and index.scope(other) else ()
+    questions, names = table.split_by(split)
+    trials = read_trials(table, np.flatnonzero(index.chosen(query)), questions)
     for (number, model), own in trials.items():
-        by_question[table.names[number]][table.models[model]] = own
+        by_question[names[number]][table.models[model]] = own
     return by_question
 
 
@@ -122,34 +129,17 @@ def judged_pairs(index: QuestionTable, first: Query, second: Query) -> Iterator[
     for the other. If the queries choose questions by outcome, those that only one of them chooses
     are left out.
     """
-    others = trials_of(index, second)
-    alone = {}
-    for name, trials in trials_of(index, first).items():
-        if name in others:
-            yield from _matched(name, trials, others.pop(name))
-        else:
-            alone[name] = trials
-    if alone and others:
-        alone = {_split_name(index, first, name): trials for name, trials in alone.items()}
-        others = {_split_name(index, second, name): trials for name, trials in others.items()}
-    for name in alone.keys() & others.keys() if first.outcomes else {**alone, **others}:
-        yield from _matched(name, alone.get(name, {}), others.get(name, {}))
+    trials = trials_of(index, first, second)
+    others = trials_of(index, second, first)
+    names = trials.keys() & others.keys() if first.outcomes else {**trials, **others}
+    for name in names:
+        yield from _matched(name, trials[name], others[name])
 
 
 def _matched(name: str, first: _Trials, second: _Trials) -> Iterator[_Judged]:
     for model in {**first, **second}:
         for trial, other in match_trials(first.get(model, ()), second.get(model, ())):
             yield name, model, trial, other
-
-
-def _split_name(index: QuestionTable, query: Query, name: str) -> str:
-    """The name of a question where its hash is split, as it may be for one metric only.
-
-    The same name, if it has several sample_ids.
-    """
-    only, *others = index.sample_ids_of(query, name)
-    end = f"/{only.decode()}"
-    return name if others or name.endswith(end) else name + end
 
 
 def _answer_counts(table: ScopeRecords, repeats: RepeatsAs) -> list[tuple[int, int]]:

@@ -306,7 +306,7 @@ def print_json(document: object) -> None:
     from fastrec.judge.parse import spell
 
     text = spell(document).decode()  # integers may have more digits than msgspec encodes
-    click.echo(msgspec.json.format(_escape_json(text)))
+    click.echo(msgspec.json.format(_escape_json(text)).encode())
 
 
 def print_lines(lines: Iterable[str]) -> None:

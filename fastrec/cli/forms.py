@@ -105,6 +105,7 @@ def _split(arguments: tuple[str, ...], file: str | None) -> tuple[tuple[str, ...
     return arguments, None
 
 
+@allow_broken_pipe()
 def _print_schema() -> None:
     from fastrec.commands.export.tables import ANSWERS, TABLES
 
@@ -141,14 +142,14 @@ def _print_json(result: Result) -> None:
 
     encode = _encoder()
     names = result.schema.names
-    before = "["
+    before = b"["
     for batch in result.batches:
         documents = [dict(zip(names, row, strict=True)) for row in _rows(batch)]
         if documents:
-            text = msgspec.json.format(encode(documents)).decode()
-            click.echo(before + text.removeprefix("[").removesuffix("\n]"), nl=False)
-            before = ","
-    click.echo("[]" if before == "[" else "\n]")
+            text = msgspec.json.format(encode(documents))
+            click.echo(before + text.removeprefix(b"[").removesuffix(b"\n]"), nl=False)
+            before = b","
+    click.echo("[]" if before == b"[" else "\n]")
 
 
 def _print_csv(result: Result) -> None:

@@ -180,7 +180,7 @@ def parameter(name: str, about: Any) -> _Decorator:
 
 # Types of values, by the names that stand for them; others are text.
 _TYPES = {
-    "N": Count(min=1),
+    "N": Count(1, 1_000_000_000),
     "FILE": click.Path(),
     "DIR": click.Path(),
     "PATH": click.Path(),

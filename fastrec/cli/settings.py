@@ -101,11 +101,12 @@ def _value(location: str, key: str, value: Any, option: click.Option) -> Any:
     if option.is_flag:
         return value
     words = tuple(map(str, value if isinstance(value, list) else [value]))
-    if not option.multiple:
+    several = option.multiple or option.nargs > 1
+    if not several:
         words = (",".join(words),)
     try:
         for word in words:
             option.type(word, option, None)
     except click.BadParameter as exc:
         raise UsageError(f"{location}: {key}: {exc.message.rstrip('.')}") from exc
-    return words if option.multiple else words[0]
+    return words if several else words[0]

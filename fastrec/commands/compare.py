@@ -235,6 +235,8 @@ def compare(
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
+    if detect is not None and not 0 < detect <= 100:
+        raise UsageError(f"detect must be above 0 and at most 100, not {detect}")
     repeats = parse_repeats(repeats_as)
     chosen = make_filters(**filters)
     groups = parse_groups(group_by)

@@ -124,7 +124,7 @@ def corrected(
     index, scopes = open_scopes(corpus, wanted, metrics=metrics, jobs=jobs, progress=progress)
     models: list[CorrectedModel] = []
     used = set[Any]()
-    unlabelled = []
+    unlabelled = [np.zeros(0, np.int64)]
     for scope, query in scopes:
         table = index.table(query)
         is_wanted = index.chosen(query) & table.is_answer

@@ -29,7 +29,7 @@ from fastrec.answers.selection import Selection, select
 from fastrec.corpus.reader import lines_of, open_columns, open_corpus
 from fastrec.corpus.scan import PartTask, run_on_parts
 from fastrec.engine import check_jobs
-from fastrec.errors import UsageError, listed, naming, shown
+from fastrec.errors import UsageError, listed, naming, shown, utf8
 from fastrec.filters import Strings, as_tuple
 from fastrec.harnesses.log import NOT_SCORED
 from fastrec.judge.parse import decoded, spell
@@ -202,7 +202,7 @@ def score(
             inputs = [str(shards)] if replace else [reader.path, str(shards)]
             notices = run(inputs, output, options, progress=progress).notices
     return Scored(
-        output=None if output is None else os.fspath(output),
+        output=None if output is None else utf8(os.fspath(output)),
         models=[_scored_model(*model) for model in sorted(scores.models.items())],
         examples=scores.examples,
         notices=notices,

@@ -178,7 +178,7 @@ class Renamer:
         self._patterns = [
             (_FIELDS[rule.section], "(.*)".join(map(re.escape, rule.old.split("*"))), rule)
             for rule in rules
-            if "*" in rule.old
+            if re.search("[*{]", rule.old)
         ]
         self._fields = [field for field in _FIELDS.values() if field in target.sort_fields]
         self._known: dict[tuple[str, ...], list[tuple[str, str, NameRule]]] = {}
@@ -188,10 +188,10 @@ class Renamer:
         names = tuple(getattr(record, field) for field in self._fields)
         changes = self._known.get(names)
         if changes is None:
-            variant = str(getattr(record, METRIC, "")).partition(":")[2]
+            named = dict(zip(self._fields, names, strict=True))
+            variant = str(named.get(METRIC, "")).partition(":")[2]
             renamed = (
-                (field, self._new_name(field, name, variant))
-                for field, name in zip(self._fields, names, strict=True)
+                (field, self._new_name(field, name, variant)) for field, name in named.items()
             )
             changes = [(field, *new) for field, new in renamed if new]
             if len(self._known) < _MOST_NAMES:
@@ -443,7 +443,9 @@ def read_fixes(file: GivenFile) -> dict[str, dict[tuple[int, str], _Fix]]:
             place = msgspec.json.decode(described, type=Place)
         except msgspec.MsgspecError as exc:
             raise UsageError(f"{file}{PLACES}, line {number:,} is damaged: {exc}") from exc
-        if line.strip() and place.offset is not None and sha256(line).hexdigest() != place.sha256:
+        # Some editors end lines with a carriage return.
+        digests = {sha256(text).hexdigest() for text in (line, line.removesuffix(b"\r"))}
+        if line.strip() and place.offset is not None and place.sha256 not in digests:
             fixes[place.source][place.offset, place.sha256] = number, line
     return dict(fixes)
 

@@ -253,4 +253,7 @@ def _is_table(lines: list[bytes], delimiter: str) -> bool:
     """Whether the first line has names of columns, and a later one as many values."""
     names = lines[0].decode(errors="replace").replace('"', "").split(delimiter)
     has_names = len(names) > 1 and all(map(_COLUMN.fullmatch, names))
-    return has_names and any(line.count(delimiter.encode()) >= len(names) - 1 for line in lines[1:])
+    return has_names and any(
+        line.count(delimiter.encode()) >= len(names) - 1 and not line.startswith(b"{")
+        for line in lines[1:]
+    )

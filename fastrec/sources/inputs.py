@@ -56,7 +56,7 @@ class AnyFile(msgspec.Struct, frozen=True):
 
 
 def _is_pattern(name: str) -> bool:
-    return any(char in name for char in "*?[")
+    return name.count("/") < 500 and "\0" not in name and any(char in name for char in "*?[")
 
 
 def _store() -> ObjectStore:

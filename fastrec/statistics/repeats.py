@@ -117,7 +117,7 @@ class RepeatsAs(msgspec.Struct, frozen=True):
             return Fraction(_majority(answers))
         if not graded:
             return Fraction(right, number)
-        return mean_score(0.0 if trial.flag == ERROR else trial.score for trial in answers)
+        return mean_score(trial.score for trial in answers)
 
 
 MEAN = RepeatsAs()

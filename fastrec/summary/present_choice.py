@@ -101,14 +101,17 @@ def choose(
     return chosen
 
 
-def with_directions(scopes: Sequence[_Scope], lower_is_better: Sequence[str]) -> list[_Scope]:
+def with_directions(
+    scopes: Sequence[_Scope], lower_is_better: Sequence[str], known: Sequence[Scope]
+) -> list[_Scope]:
     """Return scopes with the directions that `--lower-is-better` says; what records say stays.
 
-    A pattern matches a metric, an evaluation, or both joined by `/`.
+    A pattern matches a metric, an evaluation, or both joined by `/`: one of those that are known,
+    whether it was chosen or not.
     """
     for pattern in lower_is_better:
-        if not any(_matches_scope(scope, [pattern]) for scope in scopes):
-            names = [scope.metric or scope.evaluation_name for scope in scopes]
+        if not any(_matches_scope(scope, [pattern]) for scope in known):
+            names = [scope.metric or scope.evaluation_name for scope in known]
             raise UsageError(
                 f"--lower-is-better {pattern!r} matches no metric and no evaluation"
                 f"{did_you_mean(pattern, names)}"

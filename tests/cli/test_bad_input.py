@@ -742,3 +742,25 @@ def test_other_broken_pipe() -> None:
     command = [sys.executable, "-c", script, "normalize", "shards", "-o", "new"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (3, "error: a pipe: Broken pipe\n")
+
+
+@pytest.mark.parametrize("names", [b"a[\0b]", b"a[b]" + b"/x" * 2_000])
+def test_a_list_of_files_that_is_none(tmp_path: Path, names: bytes) -> None:
+    """Such as a compressed shard that stands where its list should."""
+    (tmp_path / "list").write_bytes(names)
+    done = run_here("validate", "--files-from", tmp_path / "list")
+    assert done.returncode == 2
+    assert b"unexpected" not in done.stderr
+
+
+def test_a_huge_number_of_jobs_is_refused(tmp_path: Path) -> None:
+    done = run_here("validate", tmp_path, "--jobs", "9" * 20)
+    assert done.returncode == 2
+    assert b"is not in the range" in done.stderr
+
+
+def test_nothing_to_correct_in_an_empty_corpus(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_bytes(b"")
+    fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "empty", allow_empty=True)
+    done = run_here("corrected", tmp_path / "empty", "--propose", "5", "-o", tmp_path / "labels")
+    assert b"unexpected" not in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -708,3 +709,29 @@ def test_help_fits_100_columns(arguments: list[str]) -> None:
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.startswith("Usage: ")
     assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("arguments", [("stats",), ("sql", "select 'é 💥' as text")])
+def test_json_is_utf_8_in_every_locale(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Other characters would become escapes that JSON does not have."""
+    shard = write(tmp_path / "in.jsonl", [json.dumps(sample(model_id="é 💥")).encode()])
+    run_here("normalize", shard, "-o", tmp_path / "out")
+    command, *others = arguments
+    done = run_command(
+        command,
+        tmp_path / "out",
+        *others,
+        "--format",
+        "json",
+        env=os.environ | {"PYTHONIOENCODING": "latin-1"},
+    )
+    json.loads(done.stdout.decode())
+    assert "é 💥".encode() in done.stdout
+
+
+def test_tables_of_sql_may_be_cut_by_head() -> None:
+    """`head` closes the pipe early."""
+    command = f"{shlex.quote(sys.executable)} -m fastrec sql --tables | head -n 1"
+    for _ in range(3):
+        done = subprocess.run(command, shell=True, check=False, capture_output=True)
+        assert not done.stderr

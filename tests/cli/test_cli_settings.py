@@ -291,3 +291,11 @@ def test_incremental_options_do_not_influence_the_corpus() -> None:
     """The manifest does not record them."""
     fastrec("normalize", "in", "-o", "out", "--incremental", "--check", "content")
     assert not {"incremental", "check"} & Corpus(Path("out")).manifest["options"].keys()
+
+
+def test_a_setting_may_have_two_values() -> None:
+    Path("fastrec.toml").write_text('[compare]\nmetric-pair = ["acc", "judge"]\n')
+    fastrec("normalize", "in", "-o", "out")
+    done = fastrec("compare", "out")
+    assert "takes 2 values" not in done.stderr.casefold()
+    assert "acc" in done.stderr

@@ -110,6 +110,22 @@ def test_scores_are_computed_from_the_rows(tmp_path: Path) -> None:
     assert found["model_info"]["additional_details"] == details
 
 
+def test_metadata_say_that_lower_is_better(tmp_path: Path) -> None:
+    """Then some records are correct, too. Otherwise, a correct one says that higher is better."""
+    records = []
+    for number in range(4):
+        lower = {"metadata": {"lower_is_better": "true"}, "evaluation_result_id": "wer"}
+        records.append(record(number, float(number < 2), **lower))
+        records.append(record(number, float(number < 2), evaluation_result_id="acc"))
+    details = DETAILS.replace("lower_is_better = false", "")
+    [document] = exported(corpus_of(tmp_path, records), tmp_path, details).values()
+    directions = {
+        result["evaluation_result_id"]: result["metric_config"]["lower_is_better"]
+        for result in document["evaluation_results"]
+    }
+    assert directions == {"acc": False, "wer": True}
+
+
 def test_rows_give_the_same_corpus_and_pass_the_check(tmp_path: Path) -> None:
     """Pairs of many runs, models and names: valid by the schema and by `check-pairs`, and no byte
     of a part is lost.

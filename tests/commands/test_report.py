@@ -29,6 +29,7 @@ from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.judge.findings import CODES
 from fastrec.limits import Limits
 from fastrec.pages.svg import Spot, scatter
+from tests.answers.small import answer, make_corpus
 from tests.running import make_page, run_command
 from tests.samples import sample, sample_of
 from tests.sizes import examples
@@ -745,3 +746,18 @@ def test_scatter_plots_mark_the_models_that_no_other_beats(lower: bool) -> None:
     for at, (left, right, middle) in enumerate(boxes[: len(texts)]):
         others = boxes[:at] + boxes[at + 1 :]
         assert all(abs(middle - y) > 11 or right < a or b < left for a, b, y in others)
+
+
+def test_each_answer_has_its_own_id(tmp_path: Path) -> None:
+    """Also those of one question by two metrics: marks lead to the answers beside them."""
+    records = [
+        answer("e", f"q{number}", model, number % 2, evaluation_result_id=metric)
+        for number in range(3)
+        for model in ("org/a", "org/b")
+        for metric in ("strict", "flexible")
+    ]
+    page = make_page(make_corpus(tmp_path, records)).decode()
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert sorted(set(ids)) == sorted(ids)
+    assert len([name for name in ids if re.fullmatch(r"\w+-\d+", name)]) >= 8
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(ids)

@@ -237,6 +237,19 @@ def test_fixed_lines_are_kept_as_if_they_had_been_right(
     )
 
 
+def test_an_editor_may_end_all_lines_with_a_carriage_return(tmp_path: Path) -> None:
+    """A line that is otherwise unchanged is no fix."""
+    good = [line("0.2.1", "a", at) for at in range(2)]
+    shard = write(tmp_path / "in.jsonl", [b"{" + good[0], b"{" + good[1]])
+    fastrec.normalize(shard, tmp_path / "corpus", allow_empty=True)
+    fix = tmp_path / "fix.jsonl"
+    fastrec.rejects(tmp_path / "corpus", extract=fix)
+    fix.write_bytes(fix.read_bytes().replace(b"{" + good[0], good[0]).replace(b"\n", b"\r\n"))
+    counts = run([shard], tmp_path / "out", make_options(fixes=fix)).summary.fixes
+    assert counts
+    assert (counts.given, counts.fixed, counts.rejected) == (1, 1, 0)
+
+
 def test_a_fix_that_is_wrong_or_without_a_line_is_reported(tmp_path: Path) -> None:
     good = [line("0.2.1", "a", at) for at in range(3)]
     shard = write(tmp_path / "in.jsonl", [b"{" + good[0], b"{" + good[1], good[2]])

@@ -207,3 +207,37 @@ def test_a_variant_of_no_metric_matches_nothing(tmp_path: Path, version: str) ->
     shard = write(tmp_path / "in.jsonl", [json.dumps(record).encode()])
     run([shard], tmp_path / "out", make_options(map="eee"))
     assert json.loads(audited(tmp_path / "out").lines[0])["evaluation_name"] == "a/"
+
+
+@pytest.mark.parametrize("version", ["0.2.0", "0.3.0"])
+def test_the_order_of_lines_does_not_decide_the_variant(tmp_path: Path, version: str) -> None:
+    """A corpus without metrics has no variants, whatever unknown keys its records have."""
+    named = {"evaluation_name": "sums/strict"}
+    lines = [
+        scored("sums/strict", "exact_match:strict", sample_id=str(number)) for number in range(3)
+    ]
+    if version == "0.2.0":
+        lines = [
+            json.dumps(
+                sample_of(version, evaluation_result_id="match:strict", sample_id=str(n), **named)
+            ).encode()
+            for n in range(3)
+        ]
+    other = json.loads(lines[0]) | {"evaluation_result_id": "match", "sample_id": "x"}
+    made = set()
+    for place in (0, 3):
+        ordered = [*lines[:place], json.dumps(other).encode(), *lines[place:]]
+        shard = write(tmp_path / f"{place}.jsonl", ordered)
+        run([shard], tmp_path / str(place), make_options(map="eee", schema=version))
+        made.add(tuple(audited(tmp_path / str(place)).lines))
+    [found] = made
+    of_other = [json.loads(text) for text in found if json.loads(text)["sample_id"] == "x"]
+    assert [one["evaluation_name"] for one in of_other] == ["sums/strict"]
+
+
+def test_a_variant_needs_no_other_pattern(tmp_path: Path) -> None:
+    (tmp_path / "map.toml").write_text('[evaluations]\n"sums_{variant}" = "sums"\n')
+    shard = write(tmp_path / "in.jsonl", [scored("sums_strict", "exact_match:strict")])
+    result = run([shard], tmp_path / "out", make_options(map=tmp_path / "map.toml"))
+    assert not result.notices
+    assert json.loads(audited(tmp_path / "out").lines[0])["evaluation_name"] == "sums"

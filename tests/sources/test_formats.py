@@ -148,6 +148,7 @@ def test_other_spellings_of_formats_of_text_are_told(text, name):
         b'{\n{"a": 1}\n',
         b"[1]\n[2]\n",
         b"one\ntwo\n",
+        b'WARNING:root:slow,retry\n{"a": 1, "b": "' + b"x" * (1 << 16),
     ],
 )
 def test_lines_that_may_be_json_lines_are_judged_one_by_one(text):

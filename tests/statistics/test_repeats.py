@@ -52,11 +52,9 @@ def test_a_tie_of_votes_is_wrong(said: str, right: bool) -> None:
 
 @given(trials, st.booleans())
 def test_means_are_exact(found: list[tuple[int, int]], errors_as_wrong: bool) -> None:
-    """Scores are tenths, not the doubles next to them; an error counts as 0, or not at all."""
+    """Scores are tenths, not the doubles next to them; an error counts with its score, or not at all."""
     some = [Trial(flag, said / 10, said, 1) for flag, said in found]
-    tenths = [
-        0 if flag == ERROR else said for flag, said in found if flag != ERROR or errors_as_wrong
-    ]
+    tenths = [said for flag, said in found if flag != ERROR or errors_as_wrong]
     value = parse_repeats("mean", errors_as_wrong=errors_as_wrong).value(some, graded=True)
     assert value == (Fraction(sum(tenths), 10 * len(tenths)) if tenths else None)
 

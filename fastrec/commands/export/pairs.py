@@ -74,6 +74,7 @@ class _Scores(msgspec.Struct):
     answered: array[float] = msgspec.field(default_factory=lambda: array("d"))
     failed: array[float] = msgspec.field(default_factory=lambda: array("d"))
     has_correct: bool = False
+    is_lower: bool = False  # whether metadata say that lower is better
 
 
 class _Run:
@@ -102,6 +103,7 @@ class _Run:
         scores = self.metrics[line.evaluation_result_id]
         (scores.failed if line.error else scores.answered).append(line.evaluation.score)
         scores.has_correct = scores.has_correct or line.evaluation.is_correct
+        scores.is_lower = scores.is_lower or line.metadata.get("lower_is_better") == "true"
         if self.constant and line.metadata != self.constant:
             is_same = line.metadata.items().__contains__
             self.constant = dict(filter(is_same, self.constant.items()))
@@ -178,8 +180,8 @@ def _scored(metric: str, scores: _Scores, details: Details) -> dict[str, Any]:
         spread["standard_deviation"] = deviation
     is_binary = {0, 1}.issuperset([*scores.answered, *scores.failed])
     config: dict[str, Any] = {"score_type": "binary"} if is_binary else {}
-    if scores.has_correct:  # a score of 1 is correct: higher is better
-        config["lower_is_better"] = False
+    if scores.is_lower or scores.has_correct:  # a score of 1 is correct: higher is better
+        config["lower_is_better"] = scores.is_lower
     config |= _given(metric_id=metric, metric_name=metric)
     config = _deep(config, *_matching(details.metrics, metric))
     # Without these, readers refuse the type.

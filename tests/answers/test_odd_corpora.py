@@ -1,0 +1,176 @@
+"""Numbers about corpora whose hashes one metric splits, or whose names look like others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fastrec
+from fastrec.errors import UsageError
+from tests.answers.small import Record, answer, make_corpus
+from tests.running import run_here
+
+MODELS = ("org/a", "org/b")
+
+
+def split(number: int, model: str, sample: int, score: float, **more: Any) -> Record:
+    """An answer to one of two questions with the same hash."""
+    fields = {"sample_id": f"{number}-{sample}", "text": f"{model} {number} {sample}"} | more
+    return answer("e", f"q{number}", model, score, **fields)
+
+
+def test_answers_that_two_metrics_judge_are_paired_if_only_one_splits_the_hash(
+    tmp_path: Path,
+) -> None:
+    """The second metric judged another `sample_id` of each model."""
+    records = []
+    for number in range(10):
+        for model in MODELS:
+            for sample in (0, 1):
+                common = (number, model, sample, float(number % 2))
+                records.append(split(*common, evaluation_result_id="exact"))
+                if sample == (model == MODELS[1]):
+                    records.append(split(*common, evaluation_result_id="judge"))
+    corpus = make_corpus(tmp_path, records)
+    [agreement] = fastrec.compare(corpus, metric_pair=["exact", "judge"]).agreement
+    assert (agreement.answers, agreement.kappa) == (20, 1)
+    assert (agreement.judged_by_first, agreement.judged_by_second) == (20, 0)
+
+
+def test_a_cluster_is_that_of_all_records_of_a_hash(tmp_path: Path) -> None:
+    """Models have other `sample_id`s; only the records of one of them name the cluster."""
+    records = []
+    for number in range(8):
+        records.append(answer("e", f"q{number}", MODELS[0], number % 2, sample_id=f"a{number}"))
+        passage = {"metadata": {"passage": str(number // 4)}, "sample_id": f"b{number}"}
+        records.append(answer("e", f"q{number}", MODELS[1], number < 4, **passage))
+    corpus = make_corpus(tmp_path, records)
+    [compared] = fastrec.compare(corpus, *MODELS, cluster="metadata.passage").evaluations
+    assert (compared.questions, compared.clusters) == (8, 2)
+
+
+def test_flags_are_those_of_a_question_of_a_split_hash(tmp_path: Path) -> None:
+    """Of two questions with the same hash, one is always wrong, and one always right."""
+    records = [split(0, f"org/m{model}", sample, sample) for model in range(9) for sample in (0, 1)]
+    records += [
+        answer("e", f"other {number}", f"org/m{model}", (number + model) % 2)
+        for model in range(9)
+        for number in range(4)
+    ]
+    corpus = make_corpus(tmp_path, records)
+    for flag, sample_id in (("all_wrong", "0-0"), ("all_right", "0-1")):
+        [scope] = fastrec.questions(corpus, flag=flag).evaluations
+        assert [row.sample_id for row in scope.questions] == [sample_id]
+
+
+@pytest.mark.parametrize("begin", ["hash", "ab/cd"])
+def test_a_trend_splits_hashes_with_slashes(tmp_path: Path, begin: str) -> None:
+    """Only the second corpus splits them."""
+    corpora = []
+    for samples in (1, 2):
+        folder = tmp_path / str(samples)
+        folder.mkdir()
+        records = [
+            split(number, MODELS[0], sample, (number + samples) % 2, sample_hash=f"{begin}{number}")
+            for number in range(6)
+            for sample in range(samples)
+        ]
+        shard = folder / "in.jsonl"
+        shard.write_text("".join(json.dumps(record) + "\n" for record in records))
+        fastrec.normalize(shard, folder / "corpus", sample_hash="fill")
+        corpora.append(folder / "corpus")
+    [model] = fastrec.trend(corpora).evaluations[0].models
+    assert model.changes[0].questions == 6
+
+
+def test_evaluations_with_the_names_of_columns_keep_their_column(tmp_path: Path) -> None:
+    records = [
+        answer(name, f"{name} {number}", model, number < most)
+        for name in ("model", "mean", "rank")
+        for number in range(10)
+        for model, most in zip(MODELS, (8, 4), strict=True)
+    ]
+    corpus = make_corpus(tmp_path, records)
+    frame = fastrec.leaderboard(corpus).to_pandas()
+    assert list(frame["model_id"]) == list(MODELS)
+    assert list(frame["mean"]) == [0.8, 0.4]
+    assert {"model_1", "mean_1", "rank_1"} <= set(frame.columns)
+    text = run_here("leaderboard", corpus, "--format", "markdown").stdout.decode()
+    assert all(f"| {model} " in text for model in MODELS)
+
+
+def test_a_first_answer_with_an_error_has_its_own_score(tmp_path: Path) -> None:
+    """As the mean has it: with the lowest score, an error would be the best answer."""
+    scores = [9.0, 5.0, 5.0, 5.0]
+    records = [answer("e", f"q{number}", MODELS[0], score) for number, score in enumerate(scores)]
+    records[0]["error"] = "timeout"
+    corpus = make_corpus(tmp_path, records)
+    for repeats in ("mean", "first"):
+        options = {"repeats_as": repeats, "errors_as_wrong": True, "lower_is_better": "e"}
+        [model] = fastrec.stats(corpus, **options).evaluations[0].by_model
+        assert model.mean_score == 6
+
+
+def test_the_first_epoch_is_the_lowest_number(tmp_path: Path) -> None:
+    """Also of numbers that were written as floats."""
+    records = [
+        answer("e", "q", MODELS[0], epoch == "2.0", metadata={"epoch": epoch})
+        for epoch in ("10.0", "2.0", "3.0")
+    ]
+    corpus = make_corpus(tmp_path, records)
+    [model] = fastrec.stats(corpus, repeats_as="first").evaluations[0].by_model
+    assert model.mean_score == 1
+
+
+def test_a_name_with_the_mark_of_groups_is_a_name(tmp_path: Path) -> None:
+    name = "a\x1fb"
+    records = [
+        answer(name, f"q{number}", model, number < 5) for number in range(8) for model in MODELS
+    ]
+    corpus = make_corpus(tmp_path, records)
+    [evaluation] = fastrec.stats(corpus).evaluations
+    assert (evaluation.evaluation_name, evaluation.questions) == (name, 8)
+    assert fastrec.leaderboard(corpus).evaluations[0].evaluation_name == name
+    assert fastrec.compare(corpus, *MODELS).evaluations[0].questions == 8
+
+
+def test_a_direction_may_name_a_metric_that_no_chosen_record_has(tmp_path: Path) -> None:
+    """It may be a setting for all questions to a corpus."""
+    records = [
+        answer("e", f"q{number}", model, number % 2, evaluation_result_id="acc")
+        for number in range(4)
+        for model in MODELS
+    ]
+    records += [answer("f", "q", model, 3.5, evaluation_result_id="wer") for model in MODELS]
+    corpus = make_corpus(tmp_path, records)
+    options = {"lower_is_better": "wer", "where": "evaluation_name=e"}
+    assert fastrec.stats(corpus, **options).evaluations[0].questions == 4
+    assert fastrec.stats(corpus, lower_is_better="wer", evaluation="e", group_by="model_id")
+    assert fastrec.trend([corpus, corpus], **options).evaluations
+    with pytest.raises(UsageError, match="matches no metric"):
+        fastrec.stats(corpus, lower_is_better="w", where="evaluation_name=e")
+
+
+@pytest.mark.parametrize("detect", ["nan", "0", "-5", "inf", "101"])
+def test_a_difference_to_detect_is_a_number_of_points(tmp_path: Path, detect: str) -> None:
+    records = [answer("e", f"q{number}", model, 1) for number in range(4) for model in MODELS]
+    corpus = make_corpus(tmp_path, records)
+    done = run_here("compare", corpus, *MODELS, "--detect", detect)
+    assert done.returncode == 2
+    assert b"detect" in done.stderr
+    with pytest.raises(UsageError, match="detect must be above 0"):
+        fastrec.compare(corpus, *MODELS, detect=float(detect))
+
+
+def test_a_model_with_errors_alone_is_in_the_table_of_models(tmp_path: Path) -> None:
+    records = [answer("e", "q", MODELS[0], 1), answer("e", "q", MODELS[1], 0, error="timeout")]
+    corpus = make_corpus(tmp_path, records)
+    query = "select model, answers, questions, accuracy from models order by model"
+    done = run_here("sql", corpus, query, "--format", "json")
+    assert [tuple(row.values()) for row in json.loads(done.stdout)] == [
+        (MODELS[0], 1, 1, 1.0),
+        (MODELS[1], 0, 0, None),
+    ]
