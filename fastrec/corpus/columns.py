@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 _SIZE_BYTES = 4
 _SUFFIX = ".columns"
 _LEVEL = 3
+_MOST_RATIO = 1 << 16  # of zstd: a block of 128 KiB takes at least four bytes
 _ARRAY_CODES = {"u1": "B", "u4": "I", "u8": "Q", "f8": "d"}
 
 
@@ -426,10 +427,16 @@ class _MetadataColumns(msgspec.Struct):
         )
 
 
-_decompress = zstandard.decompress
 _encode = msgspec.json.Encoder().encode
 _decode_tail = msgspec.json.Decoder(_Tail).decode
 _decode_header = msgspec.json.Decoder(Header).decode
+
+
+def _decompress(frame: bytes) -> bytes:
+    size = zstandard.get_frame_parameters(frame).content_size
+    if size > len(frame) * _MOST_RATIO:  # it is not tried, because the memory is taken first
+        raise zstandard.ZstdError(f"it promises {size:,} bytes")
+    return zstandard.decompress(frame)
 
 
 class PartColumns:

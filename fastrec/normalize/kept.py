@@ -178,12 +178,17 @@ class Changes(msgspec.Struct):
 
 
 def match_shards(
-    shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_content: bool, engine: Engine
+    shards: Sequence[Shard],
+    kept: Sequence[KeptShard],
+    *,
+    by_content: bool,
+    engine: Engine,
+    may_move: bool = True,
 ) -> Changes:
     """Compare the shards of a run with those that an earlier run kept work of.
 
-    A kept shard is matched with the shard of the same path first, then with one of another path: it
-    was renamed or moved. What has to be equal:
+    A kept shard is matched with the shard of the same path first, then with one of another path, if
+    it `may_move`: it was renamed or moved. What has to be equal:
 
         by signature    size, modification time and inode, or ETag; no file is read
         by content      hashes of all bytes; every shard that has the size of a kept one is read
@@ -200,7 +205,7 @@ def match_shards(
     """
     ours, theirs = _proofs(shards, kept, by_content=by_content, engine=engine)
     unchanged: dict[int, int] = {}
-    for is_moved in (False, True):
+    for is_moved in (False, may_move):
         places = [_place(shard.path, is_moved=is_moved) for shard in shards]
         positions = theirs.keys() - unchanged.values()
         alike = defaultdict(list)
@@ -242,7 +247,7 @@ def _proofs(
 
     def likeness(signature: str) -> str:
         """What has to be equal before content is compared."""
-        return _size_in(signature) if by_content else signature
+        return _size_in(signature) + signature.partition("/")[2] if by_content else signature
 
     theirs = {}
     layouts = defaultdict(set)
@@ -411,7 +416,11 @@ def find_base(
 
 
 def _base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content: bool) -> Base:
-    changes = match_shards(shards, kept.shards, by_content=by_content, engine=engine)
+    # Fixes are about lines of shards by their paths.
+    may_move = kept.settings["fixes"] == "none"
+    changes = match_shards(
+        shards, kept.shards, by_content=by_content, engine=engine, may_move=may_move
+    )
     numbers = {position: number for number, position in changes.unchanged.items()}
     gone = []
     tasks = []
@@ -439,7 +448,7 @@ def _base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content:
         decompressed={
             numbers[at]: stats for at, stats in kept.decompressed.items() if at in numbers
         },
-        is_same=len(changes.unchanged) == len(shards)
+        is_same=numbers == {number: number for number in range(len(shards))}
         and paths == [shard.path for shard in kept.shards],
         files=frozenset(file.path for file in kept.files),
     )

@@ -172,6 +172,12 @@ class Reusable(msgspec.Struct):
         return files | {file.path for merge in self.merged for file in merge.run.files}
 
 
+def _is_read_again(piece: Piece, slices: Mapping[Range, tuple[int, Slice]]) -> bool:
+    """Whether a piece is to be read now, and, of a part, must be what it was."""
+    _, found = slices.get(_range(piece), (0, None))
+    return found is not None and found.shard.listed == piece.slice.shard.listed
+
+
 def find_reusable(
     entries: Sequence[JournalEntry], slices: Mapping[Range, tuple[int, Slice]], engine: Engine
 ) -> Reusable:
@@ -186,7 +192,7 @@ def find_reusable(
         task
         for task in done
         if task.pieces[0].piece.temporary
-        or all(_range(counts.piece) in slices for counts in task.pieces)
+        or all(_is_read_again(counts.piece, slices) for counts in task.pieces)
     ]
     claims = (
         (task.pieces, [file for file in task.files if file.path not in gone]) for task in wanted

@@ -307,12 +307,12 @@ def run_attempts(
         while True:
             ours = settings[target.name]
             check = options.check if options.incremental else None
-            base, reason = find_base(kept, shards, ours, engine, check)
+            marked = _mark_trusted(shards, options, target, say)
+            base, reason = find_base(kept, marked, ours, engine, check)
             if reason:
                 kept = None
                 if check:
                     say(f"work kept by the last run is not used, and all shards are read: {reason}")
-            marked = _mark_trusted(shards, options, target, say)
             with Journal(output, ours) as journal:
                 context = RunContext(
                     options=options,

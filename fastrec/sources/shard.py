@@ -122,11 +122,18 @@ class Shard(msgspec.Struct, frozen=True):
     def signature(self) -> str:
         """The signature of the file as it was found, as in `LocalStorage.signature`.
 
-        Empty for a stream.
+        Empty for a stream. Of a part, also what its manifest says, by which it may be refused, and
+        whether its lines are taken without judging them although another build may have made them.
         """
         if self.stream:
             return ""
-        return f"{self.size}-{self.version}" + ("" if is_url(self.path) else f"-{self.file_id}")
+        signature = f"{self.size}-{self.version}"
+        if not is_url(self.path):
+            signature += f"-{self.file_id}"
+        if self.listed:
+            is_taken = self.trusted and not self.compression
+            signature += f"/{self.listed.sha256} {self.listed.records} {is_taken}"
+        return signature
 
     @property
     def splittable(self) -> bool:

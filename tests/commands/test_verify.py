@@ -781,9 +781,19 @@ def test_damage_with_an_updated_manifest_is_reported(corpus: Path, name: str) ->
     assert_files_are_named(found)
 
 
+def promising(columns: bytes) -> bytes:
+    """Have the last frame take its next eight bytes for the size of its content."""
+    descriptor = columns.rindex(b"\x28\xb5\x2f\xfd") + 4
+    return columns[:descriptor] + b"\xc0" + columns[descriptor + 1 :]
+
+
 COLUMNS_DAMAGE: dict[str, tuple[Callable[[Path], object], set[str]]] = {
     "a flipped bit in a column": (
         lambda path: flip(path, -20),
+        {"file.sha256", "columns.unreadable"},
+    ),
+    "a column that promises more than the memory": (
+        lambda path: path.write_bytes(promising(path.read_bytes())),
         {"file.sha256", "columns.unreadable"},
     ),
     "a flipped bit in the header": (
