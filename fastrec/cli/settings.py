@@ -39,7 +39,7 @@ def read_settings(path: str | None, context: click.Context) -> dict[str, dict[st
     for command, table in tables.items():
         _check(file, table, commands[command], f"`fastrec {command}` has no option")
     return {
-        command: _values(file, common, options)
+        command: _values(f"{file}, for {command}", common, options)
         | _values(f"{file}: [{command}]", tables.get(command, {}), options)
         for command, options in commands.items()
     }

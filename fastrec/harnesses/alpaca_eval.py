@@ -33,7 +33,7 @@ from fastrec.harnesses.log import (
     plan_of,
 )
 from fastrec.harnesses.values import Fields, Texts, number_of
-from fastrec.storage import join, parent_of
+from fastrec.storage import base_name, join, parent_of
 
 _MEANS = ("win_rate", "discrete_win_rate")
 _READ = ("instruction", "output_2", "generator_2", "preference")
@@ -47,7 +47,10 @@ def logs_of(files: Files) -> Grouped:
 
     def nearest_board(file: FoundFile) -> Files:
         path = file.path
-        return [board for board in boards if path.startswith(join(parent_of(board.path), ""))][:1]
+        above = [board for board in boards if path.startswith(join(parent_of(board.path), ""))]
+        name = f"{base_name(parent_of(path))}_leaderboard."  # of its annotator
+        own = [board for board in above if base_name(board.path).startswith(name)]
+        return (own or above)[:1]
 
     return logs_by_name("alpaca-eval", roles["annotations"], _models, nearest_board)
 
@@ -58,7 +61,11 @@ def _models(file: FoundFile) -> list[str]:
 
 def read(log: Log) -> Reading:
     rows = [row for row in _rows(log.path) if row["generator_2"] == log.task]
-    annotators = dict.fromkeys(row.text("annotator") for row in rows)
+    # The judge, and the model that others are compared with.
+    compared = [
+        ",".join(dict.fromkeys(row.text(name) for row in rows))
+        for name in ("annotator", "generator_1")
+    ]
     stated = {name: number_of(text) for name, text in _stated(log).items()}
     total = stated.pop("n_total", None)
     means = [
@@ -70,7 +77,7 @@ def read(log: Log) -> Reading:
     return plan_of(
         "alpaca_eval",
         log.task,
-        ",".join(annotators),
+        "/".join(filter(None, compared)),
         {},
         aggregates=means,
         not_compared=dict.fromkeys(others, "it is not the mean of a score"),

@@ -24,6 +24,7 @@ from fastrec.harnesses.log import (
     answer_to,
     extracted,
     plan_of,
+    tokens_of,
 )
 from fastrec.harnesses.transcripts import prompt_of
 from fastrec.harnesses.values import (
@@ -37,7 +38,7 @@ from fastrec.harnesses.values import (
 )
 
 _USED = ("sampling", "match", "metrics", "error")
-_READ_OF_MATCH = ("correct", "expected", "picked", "sampled", "prompt")
+_READ = ("correct", "expected", "picked", "sampled", "prompt", "usage")
 
 Events = list[tuple[str, Fields]]  # the kind and the data of each
 
@@ -91,7 +92,7 @@ def _sample_of(sample_id: str, events: Events) -> Sample:
     sampling = first.get("sampling", Fields())
     raw, formatted = prompt_of(sampling.get("prompt", match["prompt"]))
     scores = [Score("match", match.number("correct"))] if match else []
-    fields = {name: value for name, value in match.items() if name not in _READ_OF_MATCH}
+    fields = {name: value for name, value in (sampling | match).items() if name not in _READ}
     for kind, data in events:
         for name, value in data.items() if kind == "metrics" else ():
             number = number_of(value)
@@ -104,7 +105,10 @@ def _sample_of(sample_id: str, events: Events) -> Sample:
     if failure and not scores:
         error = spell(failure["message"] or failure["type"])
     picked = match["picked"]
-    further = sum(kind == "sampling" for kind, _ in events) - 1
+    unread = [kind for kind, _ in events if kind not in _USED]
+    for kind, data in events:
+        if kind in ("sampling", "match") and data is not first[kind]:
+            unread.append(f"further {kind}")
     return answer_to(
         raw,
         match.texts("expected"),
@@ -115,5 +119,6 @@ def _sample_of(sample_id: str, events: Events) -> Sample:
         answers=[] if picked is None else [extracted(spell(picked), "match")],
         error=error,
         fields=fields,
-        unread=[kind for kind, _ in events if kind not in _USED] + ["further sampling"] * further,
+        unread=unread,
+        token_usage=tokens_of(sampling["usage.prompt_tokens"], sampling["usage.completion_tokens"]),
     )

@@ -17,6 +17,7 @@ from fastrec.errors import LogError
 from fastrec.harnesses.files import read_object
 from fastrec.harnesses.log import (
     Aggregate,
+    BadLog,
     Files,
     Grouped,
     Log,
@@ -43,7 +44,9 @@ def logs_of(files: Files) -> Grouped:
     grouped = Grouped()
     for directory, roles in by_folder(files, trial=3).items():
         trials = roles["results"] or roles["trial"]
-        if trials:
+        if len(roles["results"]) > 1 or len(roles["metadata"]) > 1:
+            grouped.bad.append(BadLog(directory or ".", "it has several runs: give each a folder"))
+        elif trials:
             path = trials[0].path if roles["results"] or not directory else directory
             grouped.logs.append(Log("terminal-bench", path, (*trials, *roles["metadata"])))
     return grouped

@@ -115,8 +115,11 @@ def test_config_option() -> None:
             "[normalize]\nlevel = 'high'\n",
             "fastrec.toml: [normalize]: level: 'high' is not a valid integer\n",
         ),
-        ("jobs = 2.5\n", "fastrec.toml: jobs: '2.5' is not a valid integer\n"),
-        ("jobs = true\n", "fastrec.toml: jobs: expected a string or a number, found True\n"),
+        ("jobs = 2.5\n", "fastrec.toml, for normalize: jobs: '2.5' is not a valid integer\n"),
+        (
+            "jobs = true\n",
+            "fastrec.toml, for normalize: jobs: expected a string or a number, found True\n",
+        ),
         (
             "[stats]\nmodel = {a = 1}\n",
             "fastrec.toml: [stats]: model: expected a string or a number, found {'a': 1}\n",

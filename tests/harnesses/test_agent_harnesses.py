@@ -288,6 +288,25 @@ def test_terminal_bench_without_metadata(tmp_path: Path) -> None:
     assert "give run_metadata.json, too" in bad.reason
 
 
+def test_two_runs_of_terminal_bench_need_two_folders(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    write(run / "a_results.json", TERMINAL_RUN)
+    write(run / "b_results.json", TERMINAL_RUN)
+    result, records = imported(tmp_path, run)
+    assert not records
+    (bad,) = result.bad_logs
+    assert bad.reason == "it has several runs: give each a folder"
+
+
+def test_metadata_of_terminal_bench_without_the_name_of_the_dataset(tmp_path: Path) -> None:
+    """The first versions named its path."""
+    run = tmp_path / "run"
+    write(run / "results.json", TERMINAL_RUN)
+    metadata = {key: value for key, value in TERMINAL_METADATA.items() if "dataset" not in key}
+    write(run / "run_metadata.json", metadata | {"dataset_path": "tasks"})
+    assert imported(tmp_path, run)[0].logs[0].model_id == "terminus/acme/m"
+
+
 def test_runs_of_terminal_bench_without_ids_and_times(tmp_path: Path) -> None:
     """Those of the first versions: no answer of one run may pass for one of another."""
     row = {"trial_name": "a.1-of-1.run", "task_id": "a", "task_description": "Do a."}

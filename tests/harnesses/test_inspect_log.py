@@ -38,7 +38,7 @@ def samples_of(*values, **others):
 
 def test_records_name_task_model_start_and_version(tmp_path):
     record = only(write_eval(tmp_path / "log.eval", sample("q1", uuid="abc")))
-    assert record["evaluation_id"] == "arithmetic/mockllm/model/2025-02-07T12:00:00+00:00"
+    assert record["evaluation_id"] == "arithmetic/mockllm/model/2025-02-07T12:00:00+00:00/task1"
     assert record["evaluation_name"] == "arithmetic"
     assert record["model_id"] == "mockllm/model"
     assert record["sample_id"] == "q1"

@@ -925,3 +925,18 @@ class TestReal:
         (log,) = import_logs(REAL, tmp_path / "out", from_="lighteval").logs
         assert (log.samples, log.records, log.errors, log.disagreements) == (2, 2, 0, [])
         assert [one.name for one in log.comparisons] == ["acc"]
+
+
+def test_ids_of_several_splits_count_from_0_in_each(tmp_path: Path) -> None:
+    """So the number of the row is the id."""
+    rows = []
+    for split in ("validation", "test"):
+        for number in range(2):
+            row = generated(number, ["4"], {"em": 1.0})
+            row["doc"] |= {"id": str(number), "query": f"Question {number} of {split}?"}
+            rows.append(row)
+    details = write_details(tmp_path, rows)
+    task = {"metrics": [], "evaluation_splits": ["validation", "test"], "version": 0}
+    written = write_results(tmp_path, {"em": 1.0, "em_stderr": 0.0}, config_tasks={TASK: task})
+    _, records = read(details, written)
+    assert [record["sample_id"] for record in records] == ["0", "1", "2", "3"]

@@ -107,8 +107,12 @@ def test_the_longest_task_at_the_end_of_an_old_name(tmp_path: Path) -> None:
     names = ["mmlu", "pro_mmlu"]
     write_results(tmp_path / "results.json", merged(*(results(EM, task=name) for name in names)))
     for name in names:
-        write_lines(tmp_path / f"pretrained__org__m_{name}.jsonl", [generation()])
-    assert tasks_of(tmp_path) == {f"pretrained__org__m_{name}.jsonl": name for name in names}
+        write_lines(
+            tmp_path / f"pretrained__org__model,dtype__float16_{name}.jsonl", [generation()]
+        )
+    assert tasks_of(tmp_path) == {
+        f"pretrained__org__model,dtype__float16_{name}.jsonl": name for name in names
+    }
 
 
 def test_changed_names_are_told_by_the_hash(tmp_path: Path) -> None:
@@ -122,6 +126,45 @@ def test_changed_names_are_told_by_the_hash(tmp_path: Path) -> None:
     for name, some in rows.items():
         write_lines(tmp_path / f"my-{name}-file.jsonl", some)
     assert tasks_of(tmp_path) == {"my-a-file.jsonl": "a", "my-b-file.jsonl": "b"}
+
+
+def written_by(model: str, score: float, rows: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """Results of a model; all models have the hash of the same prompts."""
+    document = results(
+        {"exact_match,strict-match": score}, task_hashes={"task": task_hash(rows)}, **more
+    )
+    return document | {"model_name": model, "config": {"model_args": f"pretrained={model}"}}
+
+
+def test_a_hash_of_prompts_tells_no_model(tmp_path: Path) -> None:
+    """Of two runs with the same prompts, one has a damaged results file; or names were changed."""
+    dates = ["2025-03-01T10-00-00.123456", "2025-03-02T10-00-00.5"]
+    rows = [generation(0)]
+    (tmp_path / "dated").mkdir()
+    (tmp_path / "renamed").mkdir()
+    for number, (date, model) in enumerate(zip(dates, ("org/A", "org/B"), strict=True)):
+        write_lines(tmp_path / "dated" / f"samples_task_{date}.jsonl", rows)
+        document = written_by(model, 1.0, rows, date=number)
+        write_results(tmp_path / "dated" / f"results_{date}.json", document)
+        write_lines(tmp_path / "renamed" / f"{number}.jsonl", rows)
+        write_results(tmp_path / "renamed" / f"results-{number}.json", document)
+    damaged = tmp_path / "dated" / f"results_{dates[0]}.json"
+    damaged.write_text(damaged.read_text()[:50])
+    [log] = grouped(tmp_path / "dated").logs
+    assert Path(log.path).name == f"samples_task_{dates[1]}.jsonl"
+    assert records_of(log)[0]["model_id"] == "org/B"
+    assert not grouped(tmp_path / "renamed").logs
+
+
+def test_results_that_a_further_run_replaced(tmp_path: Path) -> None:
+    """Until May 2024, `results.json` was that of the last model."""
+    write_results(tmp_path / "results.json", written_by("org/b", 1.0, []))
+    for name in "ab":
+        write_lines(tmp_path / f"pretrained__org__{name}_task.jsonl", [generation()])
+    groups = grouped(tmp_path)
+    assert [Path(log.path).name for log in groups.logs] == ["pretrained__org__b_task.jsonl"]
+    [bad] = groups.bad
+    assert "pretrained__org__a_task.jsonl" in bad.path
 
 
 def test_a_changed_name_with_only_one_task(tmp_path: Path) -> None:

@@ -100,6 +100,25 @@ def test_alpaca_eval_of_several_models(tmp_path: Path) -> None:
     assert "item 1 does not name the instruction and the model" in bad.reason
 
 
+def test_runs_of_alpaca_eval_against_two_baselines_differ(tmp_path: Path) -> None:
+    """Each is compared with the leaderboard of its judge."""
+    folder = tmp_path / "logs"
+    for judge, preference in (("kind", 2), ("strict", 1)):
+        for baseline in "xy":
+            path = folder / baseline / "mine" / judge / "annotations.json"
+            path.parent.mkdir(parents=True)
+            path.write_text(
+                json.dumps(
+                    [judgement("a", preference, annotator=judge, generator_1=baseline)], indent=1
+                )
+            )
+        board = f",win_rate,standard_error,n_total\nmine,{100 * (preference - 1)},0,1\n"
+        (folder / f"{judge}_leaderboard.csv").write_text(board)
+    result, records = imported(tmp_path, folder)
+    assert len({record["evaluation_id"] for record in records}) == 4
+    assert all(log.comparisons and not log.disagreements for log in result.logs)
+
+
 @pytest.mark.skipif(not ALPACA.is_dir(), reason="the real logs are not beside the checkout")
 def test_the_published_leaderboard_is_reproduced(tmp_path: Path) -> None:
     """`stats` gives the win rates and standard errors of the leaderboard of AlpacaEval 2."""
@@ -294,6 +313,23 @@ def test_openai_evals(tmp_path: Path) -> None:
     assert first["metadata"]["options"] == '["4","5"]'
     assert (second["input"]["reference"], second["answer_attribution"]) == (["6", "six"], [])
     assert [one["evaluation"]["is_correct"] for one in (first, second)] == [True, False]
+
+
+def test_openai_evals_with_usage_and_several_matches(tmp_path: Path) -> None:
+    usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
+    path = write_lines(
+        tmp_path / "run.jsonl",
+        SPEC,
+        event(0, "sampling", prompt="2+2?", sampled=["4"], model="gpt-x-1", usage=usage),
+        event(0, "match", correct=True, expected="4", picked="4"),
+        event(1, "match", correct=False, expected="four", picked="4"),
+        {"final_report": {"accuracy": 1.0}},
+    )
+    result, (record,) = imported(tmp_path, path)
+    assert record["metadata"]["model"] == "gpt-x-1"
+    assert record["token_usage"]["total_tokens"] == 9
+    reason = {"a record has no place for it": 1}
+    assert result.logs[0].fields_left_out == {"further match": reason}
 
 
 def test_an_error_of_openai_evals_is_that_of_its_sample(tmp_path: Path) -> None:

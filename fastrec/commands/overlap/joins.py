@@ -49,7 +49,7 @@ class QuestionGroup(msgspec.Struct):
 
     #: Their ids, sorted.
     models: list[str]
-    #: Distinct values of `sample_hash` of each.
+    #: Questions of each: distinct values of `sample_hash`; of a split hash, of both.
     questions: int
     #: Distinct values of `sample_id` of each.
     ids: int
@@ -88,7 +88,7 @@ class EvaluationJoins(msgspec.Struct):
     metrics: list[str | None]
     #: Chosen models with records.
     models: int
-    #: Distinct values of `sample_hash` of all of them.
+    #: Questions of all of them: distinct values of `sample_hash`; of a split hash, of both.
     questions: int
     #: Those that all of them have.
     common: int

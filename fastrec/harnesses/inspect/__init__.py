@@ -120,7 +120,8 @@ def _run_of(header: Header, seen: Seen) -> RunInfo:
     return RunInfo(
         task=spec["task"],
         model=spec["model"],
-        started=spec["created"],
+        # Tasks that were started together have the same time.
+        started="/".join(filter(None, (spec["created"], spec.text("task_id")))),
         version=spec.text("packages.inspect_ai"),
         metadata=spelled(metadata),
         lower_is_better=frozenset(f"{scorer}:{key}" if key else scorer for scorer, key in lower),

@@ -322,7 +322,7 @@ def _aggregates(results: Results, task: str, metrics: Metrics, scored: list[str]
     return aggregates, not_compared
 
 
-def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the slice has all it needs
+def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
     path = log.path
     parquet = parquet_module(path)
     row = log_slice.before
@@ -330,6 +330,8 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  #
     for table in parquet.tables(path, log_slice.columns, (log_slice.first, log_slice.end)):
         for values in rows_of(table):
             task, sample = sample_of(row, values, log_slice.metrics)
+            if "," in run.metadata.get("split", ""):  # ids count from 0 in each split
+                sample.sample_id = str(row)
             row += 1
             if task != log_slice.task:
                 raise LogError(

@@ -193,7 +193,7 @@ def logs_of(files: Files) -> Grouped:
             problem = f"the results file beside it cannot be read: {shown(broken[directory])}"
         if problem:
             grouped.bad.append(BadLog(file.path, problem))
-    if not grouped.logs and not broken:
+    if not by_role(files)["samples"] and not broken:
         grouped.bad += [
             BadLog(
                 run.file.path,
@@ -215,6 +215,7 @@ def _add(
     file: FoundFile, runs: Sequence[Run], used: dict[tuple[str, str], str], grouped: Grouped
 ) -> str:
     """Add the log of a file of samples; return why it has none, if so."""
+    runs = [run for run in runs if _may_be_of(file.path, run.results)]
     if not runs:
         return _NO_RESULTS
     try:
@@ -234,6 +235,23 @@ def _add(
         return f"it has the samples of {task} of the same run as {shown(first)}"
     grouped.logs.append(Log("lm-eval", file.path, (file, run.file), task))
     return ""
+
+
+def _may_be_of(path: str, results: Results) -> bool:
+    """Tell whether the arguments of the model that an old name begins with, if any, are those here.
+
+    A further run in the same directory replaced its `results.json`.
+    """
+    given = results.text("config.model_args")
+    key = re.escape(given.partition("=")[0])
+    stem = re.sub(_SUFFIX, "", base_name(path))
+    if not key or not re.match(f"{key}(?:__|=)", stem):
+        return True
+    return any(_plain(stem) == _plain(f"{given}_{task}") for task in results.tasks)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]+", "_", name)
 
 
 def _by_name(path: str, runs: Sequence[Run]) -> tuple[Run, str] | None:
@@ -263,13 +281,16 @@ def _task_in(path: str, tasks: Sequence[str]) -> str:
 
 def _by_content(path: str, runs: Sequence[Run]) -> tuple[Run, str] | None:
     """The run whose results state the hash of these samples; or the only task that there is."""
-    stated = {text: (run, task) for run in runs for task, text in _hashes_of(run.results).items()}
-    if stated and (pair := stated.get(task_hash(path))):
-        return pair
     date = date_in(path)
     possible = [run for run in runs if not (date and run.date and run.date != date)]
+    # All runs of a task with the same prompts have the same hash.
+    stated = [(run, *pair) for run in possible for pair in _hashes_of(run.results).items()]
+    if stated:
+        text = task_hash(path)
+        same = [(run, task) for run, task, its_text in stated if its_text == text]
+        return same[0] if len(same) == 1 else None
     only = [(run, task) for run in possible for task in run.results.tasks]
-    if len(only) != 1 or _hashes_of(only[0][0].results):
+    if len(only) != 1:
         return None
     run, task = only[0]
     metrics = {metric for metric, _ in metric_keys(run.results.figures(task))}
