@@ -8,13 +8,13 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Unpack
 
-import msgspec
+from msgspec import MsgspecError, Struct, to_builtins
 
 from fastrec.errors import FastrecError, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.judge.arbiter import normal_form
 from fastrec.judge.batch import Batch, InvalidLine, RecordFilter
-from fastrec.judge.findings import NOTES, Finding, InvalidRecordError, first_errors
+from fastrec.judge.findings import NOTES, Finding, Findings, InvalidRecordError, first_errors
 from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
 from fastrec.judge.parse import MAX_DEPTH, flaws_in, parse, spell
 from fastrec.judge.version_rules import JudgeSettings
@@ -30,18 +30,19 @@ from fastrec.schemas.registry import (
     schema_of,
 )
 from fastrec.schemas.schema import Schema, UnknownKeys, build
+from fastrec.schemas.view import json_decoder
 from fastrec.schemas.widen import can_widen, widen
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Slice
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Verdict(Struct, frozen=True):
     """The verdict of the judge on a line."""
 
     valid: bool
     normal: bytes  # The record's normal form, without a newline; empty if the line is not valid.
-    errors: tuple[Finding, ...]  # The reasons why the line is not valid, at most a hundred.
-    warnings: tuple[Finding, ...]  # Likely mistakes in a valid record.
+    errors: Findings  # The reasons why the line is not valid, at most a hundred.
+    warnings: Findings  # Likely mistakes in a valid record.
     unlisted: dict[str, int] = {}  # By code, the number of errors beyond those in `errors`.
     # The schema version of the record, before an upgrade; or the one whose errors these are, if
     # the line has any.
@@ -49,7 +50,7 @@ class Verdict(msgspec.Struct, frozen=True):
     notes: Names = ()  # Codes of what an upgrade lost or may confuse.
 
 
-class SchemaVersion(msgspec.Struct, frozen=True):
+class SchemaVersion(Struct, frozen=True):
     """A schema version that fastrec reads."""
 
     name: str  # The name, as in `schema=`.
@@ -249,7 +250,7 @@ def _judged(line: bytes | str, schema: str, upgrade: bool) -> tuple[Batch, bytes
 
 @lru_cache(maxsize=len(SCHEMAS))
 def _plain_decoder(schema: Schema) -> Callable[[bytes], AnyRecord]:
-    return msgspec.json.Decoder(schema.record).decode
+    return json_decoder(schema.record)
 
 
 def spelled(record: Any) -> bytes:
@@ -268,7 +269,7 @@ def spelled(record: Any) -> bytes:
         raise InvalidRecordError((finding,)) from exc
     # The encoder writes NaN and the infinities as null: text without a null has none of them.
     if not line or b"null" in line:
-        errors = first_errors(flaws_in(msgspec.to_builtins(record, enc_hook=str)))
+        errors = first_errors(flaws_in(to_builtins(record, enc_hook=str)))
         if errors.findings:
             raise InvalidRecordError(errors.findings, unlisted=errors.unlisted)
     return line
@@ -276,7 +277,7 @@ def spelled(record: Any) -> bytes:
 
 def _record(normal: bytes, schema: Schema, source: str = "") -> AnyRecord:
     """Build a record of a version from its normal form, with fields for its unknown keys."""
-    with suppress(msgspec.MsgspecError, RecursionError):
+    with suppress(MsgspecError, RecursionError):
         return _plain_decoder(schema)(normal)
     unknown: UnknownKeys = {}
     value = normal_form(parse(normal)[0], schema.shape, unknown)

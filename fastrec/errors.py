@@ -27,12 +27,12 @@ An error is its fields and its message: `FastrecError` makes the constructor and
 pickles it on its way back from a worker. `cli` maps the family to exit codes in one place.
 """
 
-import contextlib
 import errno
 import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, ClassVar, dataclass_transform
 
@@ -139,7 +139,7 @@ def utf8(path: str) -> str:
     return os.fsencode(without_secrets(path)).decode(errors="backslashreplace")
 
 
-@contextlib.contextmanager
+@contextmanager
 def naming(path: str) -> Iterator[None]:
     """Add the file to operating system errors that lack it.
 

@@ -21,7 +21,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Unpack
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from fastrec.errors import NoMatchError, UsageError, did_you_mean, listed, nearest, shown
 from fastrec.parameters import FILTERS, NAME_FILTERS, OUTCOMES
@@ -78,7 +79,7 @@ def field_names(name: str, values: Strings) -> Patterns:
     return tuple(dict.fromkeys(filter(None, names)))
 
 
-class Filters(msgspec.Struct, frozen=True):
+class Filters(Struct, frozen=True):
     """The values of the filters that `FilterArguments` lists. An empty one matches every record."""
 
     evaluation: Patterns = ()
@@ -128,12 +129,12 @@ class Filters(msgspec.Struct, frozen=True):
         The others choose evaluations, too: no other record has to be looked at.
         """
         by_name = Filters(**{name: getattr(self, name) for name in NAME_FILTERS})
-        others = msgspec.structs.replace(self, **dict.fromkeys(NAME_FILTERS, ()))
+        others = replace(self, **dict.fromkeys(NAME_FILTERS, ()))
         return by_name, others and others.within(self)
 
     def within(self, filters: Filters) -> Filters:
         """These filters, in the evaluations that others choose."""
-        return msgspec.structs.replace(
+        return replace(
             self,
             evaluation=filters.evaluation,
             exclude_evaluation=filters.exclude_evaluation,

@@ -5,14 +5,15 @@ Tests use smaller limits (`use_limits`) to reach with a few kilobytes what other
 gigabytes. A new thread starts with the default ones.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
-import msgspec
+from msgspec import Struct
 
 
-class Limits(msgspec.Struct, frozen=True):
+class Limits(Struct, frozen=True):
     """The limits of a run. None of them changes the records of a corpus."""
 
     # Reading and judging
@@ -114,6 +115,8 @@ class Limits(msgspec.Struct, frozen=True):
     parquet_group_bytes: int = 32 << 20  # text of a row group in a Parquet file
 
 
+_Value = TypeVar("_Value")
+
 LIMITS = Limits()  # what is used unless a caller says otherwise
 _current = ContextVar("limits", default=LIMITS)
 
@@ -130,3 +133,8 @@ def use_limits(limits: Limits) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+def in_batches(values: Sequence[_Value], most: int) -> Iterator[Sequence[_Value]]:
+    """All values in their order, at most so many at a time."""
+    return (values[first : first + most] for first in range(0, len(values), most))

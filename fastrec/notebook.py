@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from fastrec.errors import need
 
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
 
 Rows = list[dict[str, Any]]
 _MOST_ROWS = 200  # in a notebook
-_SKIPPED = (list, dict, tuple, msgspec.Struct)
+_SKIPPED = (list, dict, tuple, Struct)
 
 
-class Framed(msgspec.Struct):
+class Framed(Struct):
     """The base class of results, which become a data frame: of one row, unless they have rows."""
 
     def _rows(self) -> Rows:
@@ -48,7 +49,7 @@ class Tabular(Framed):
         return self.rows()
 
 
-def flat(value: msgspec.Struct, before: Mapping[str, Any] = {}) -> dict[str, Any]:
+def flat(value: Struct, before: Mapping[str, Any] = {}) -> dict[str, Any]:
     """A row: the values before, then the fields of a Struct that hold a single value.
 
     Those of its inner Structs are `field.name`.
@@ -56,10 +57,10 @@ def flat(value: msgspec.Struct, before: Mapping[str, Any] = {}) -> dict[str, Any
     row = dict(before)
     for name in value.__struct_fields__:
         inner = getattr(value, name)
-        if isinstance(inner, msgspec.Struct):
+        if isinstance(inner, Struct):
             row |= {
                 f"{name}.{key}": cell
-                for key, cell in msgspec.structs.asdict(inner).items()
+                for key, cell in asdict(inner).items()
                 if not isinstance(cell, _SKIPPED)
             }
         elif not isinstance(inner, _SKIPPED):

@@ -7,15 +7,15 @@ A line is in the partial file when `add` returns. So a run that was killed loses
 one with the same name continues after the last complete line.
 """
 
-import contextlib
 import os
 import shutil
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from io import FileIO
 from pathlib import Path
+from threading import Lock
 from typing import Any, Self
 
 from fastrec.api import spelled
@@ -26,7 +26,7 @@ from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.parameters import AnyPath
 from fastrec.schemas.newest import SCHEMA
-from fastrec.schemas.schema import without_nulls
+from fastrec.schemas.schema import JsonObject, without_nulls
 from fastrec.schemas.view import REFUSALS, view_decoder
 from fastrec.storage import is_url
 from fastrec.storage.local import LOCAL, open_private
@@ -80,8 +80,8 @@ class Writer:
         self._partial = str(self._path.with_name(f".{self._path.name}.fastrec-partial"))
         self._making = self._path.with_name(f".{self._path.name}.fastrec-making")
         self._judge = Judge(JudgeSettings(schema=SCHEMA.name, known_input_bytes=0))
-        self._lock = threading.Lock()
-        self._stack: contextlib.ExitStack | None = None
+        self._lock = Lock()
+        self._stack: ExitStack | None = None
         self._log: FileIO
         self._size: int
         self._counts = defaultdict[str, Counter[str]](Counter)  # by sample_id and metric
@@ -185,7 +185,7 @@ class Writer:
         self._counts[sample_id][metric] += 1
 
     def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
+        with ExitStack() as stack:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(self._path, 0))
             shutil.rmtree(self._making, ignore_errors=True)  # a killed process left it
@@ -239,7 +239,7 @@ class Writer:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._lock:
-            assert self._stack is not None
+            assert self._stack
             stack = self._stack
             self._stack = None
         with stack:
@@ -253,7 +253,7 @@ class Writer:
 
         A killed process leaves nothing that looks like a shard.
         """
-        assert self._compression is not None
+        assert self._compression
         unpublished = self._making / "shard"
         with naming(str(self._path)):
             self._making.mkdir()
@@ -268,7 +268,7 @@ class Writer:
         os.unlink(self._partial)
 
 
-def _given(**fields: Any) -> dict[str, Any]:
+def _given(**fields: Any) -> JsonObject:
     return without_nulls(fields)
 
 
@@ -286,7 +286,7 @@ def _texts(values: Any) -> Any:
     }
 
 
-def _turn(number: int, message: Mapping[str, Any]) -> dict[str, Any]:
+def _turn(number: int, message: Mapping[str, Any]) -> JsonObject:
     turn = {"turn_idx": number, **message}
     if calls := turn.get("tool_calls"):
         turn["tool_calls"] = [

@@ -16,16 +16,16 @@ The result, `Trend`, depends on the corpora, their names and the options alone.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, pairwise
-from typing import Any
+from math import inf
 
-import msgspec
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from fastrec.answers.choosing import choose_scopes
 from fastrec.answers.codes import by_code, by_key
@@ -38,20 +38,21 @@ from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.filters import AnyPath, Filters
 from fastrec.judge.parse import spell
-from fastrec.notebook import Tabular, flat
+from fastrec.notebook import Rows, Tabular, flat
 from fastrec.progress import Progress
 from fastrec.statistics.adjust import adjust_p_values
 from fastrec.statistics.exact import Value, mean_score
+from fastrec.statistics.intervals import OptionalNumber
 from fastrec.statistics.paired import Test, compare_series
 from fastrec.storage import base_name, join, storage_of
 from fastrec.summary.document import LineCounts, ScopeNames, filled, scope_order
 from fastrec.summary.present_choice import with_directions
 from fastrec.summary.present_ranking import add_groups
-from fastrec.where import empty_group, largest_groups
+from fastrec.where import GroupValues, ScopeName, empty_group, largest_groups
 from fastrec.wording import metrics_of, title_of, value_text
 
 
-class TrendCorpus(msgspec.Struct):
+class TrendCorpus(Struct):
     """One of the corpora, such as that of a night."""
 
     #: The name of its directory, or its path if another has that name.
@@ -70,7 +71,7 @@ class TrendCorpus(msgspec.Struct):
     disappeared: list[str]
 
 
-class Point(msgspec.Struct):
+class Point(Struct):
     """One model on one evaluation and metric in one corpus."""
 
     #: The name of the corpus.
@@ -82,10 +83,10 @@ class Point(msgspec.Struct):
     #: Questions that it answered.
     questions: int
     #: The accuracy, or the mean score of a graded metric.
-    value: float | None
+    value: OptionalNumber
 
 
-class Change(msgspec.Struct):
+class Change(Struct):
     """A model in two corpora, compared on the questions that it answered in both."""
 
     #: The last corpus before `after` in which the model has answers.
@@ -99,18 +100,18 @@ class Change(msgspec.Struct):
     #: Questions with a worse one.
     worse: int = 0
     #: Accuracy or mean score in the earlier corpus.
-    old: float | None = None
+    old: OptionalNumber = None
     #: The same in the later.
-    new: float | None = None
+    new: OptionalNumber = None
     #: `new` minus `old`.
-    difference: float | None = None
+    difference: OptionalNumber = None
     #: The test that gave `p` (docs/leaderboard.md#the-test-of-two-models); null if no question was
     #: compared.
     test: Test | None = None
     #: The p-value: how likely chance alone makes so large a difference.
-    p: float | None = None
+    p: OptionalNumber = None
     #: The p-value adjusted for many tests (docs/leaderboard.md#many-tests).
-    p_adjusted: float | None = None
+    p_adjusted: OptionalNumber = None
     #: Whether `p_adjusted` is below the chosen `p`.
     significant: bool = False
 
@@ -122,7 +123,7 @@ class Change(msgspec.Struct):
         return f"{self.p_adjusted:.2g}" if self.p_adjusted else "<1e-300"
 
 
-class ModelTrend(msgspec.Struct):
+class ModelTrend(Struct):
     """One model on one evaluation and metric."""
 
     model_id: str
@@ -144,7 +145,7 @@ class EvaluationTrend(ScopeNames):
     #: The chosen models, by `model_id`.
     models: list[ModelTrend]
     #: With --group-by: the value of each field, null for records without it; null in totals.
-    group: dict[str, str | None] | None = None
+    group: GroupValues | None = None
 
     @property
     def title(self) -> str:
@@ -153,7 +154,7 @@ class EvaluationTrend(ScopeNames):
             self.evaluation_name, self.metric, self.metrics, self.group, lower=self.lower_is_better
         )
 
-    def spelled(self, value: float | None) -> str:
+    def spelled(self, value: OptionalNumber) -> str:
         return value_text(value, graded=self.graded)
 
     @property
@@ -183,7 +184,7 @@ class Trend(Tabular):
     #: they are over questions.
     cluster: str | None = None
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> Rows:
         """A row for each evaluation, metric, model and corpus, with the last change."""
         no_group = empty_group(self.evaluations)
         rows = []
@@ -268,7 +269,7 @@ def _natural(path: str) -> tuple[list[tuple[float, str]], str]:
     """Return a sort key that puts `night-9` before `night-10`."""
     pieces = re.findall(r"[0-9]+|[^0-9]+", base_name(path))
     # Numbers come before other texts.
-    return [(int(piece[:4_000]) if piece.isdigit() else math.inf, piece) for piece in pieces], path
+    return [(int(piece[:4_000]) if piece.isdigit() else inf, piece) for piece in pieces], path
 
 
 _CELLS = 1_000_000  # values of questions and models to hold at a time, of each corpus
@@ -434,11 +435,11 @@ def _follow(
 
 
 def _merged(corpora: Sequence[_Corpus]) -> list[Scope]:
-    merged: dict[tuple[str, str | None], Scope] = {}
+    merged: dict[ScopeName, Scope] = {}
     for scope in chain.from_iterable(corpus.scopes for corpus in corpora):
         name = scope.evaluation_name, scope.metric
         known = merged.get(name, scope)
-        merged[name] = msgspec.structs.replace(
+        merged[name] = replace(
             scope,
             questions=max(scope.questions, known.questions),
             models=tuple(sorted({*scope.models, *known.models})),

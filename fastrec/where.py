@@ -18,7 +18,6 @@ record has are computed: see `_COMPUTED`.
 A record without the field does not match, unless the condition is negated.
 """
 
-import math
 import re
 from bisect import bisect_left
 from collections import defaultdict
@@ -27,6 +26,7 @@ from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
 from itertools import accumulate
+from math import isinf
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -56,6 +56,7 @@ _LARGEST = 2**1023  # a larger integer may be no double
 
 FieldPath = tuple[str, ...]  # the keys that lead to a field
 Record = Mapping[str, Any]  # decoded
+ScopeName = tuple[str, str | None]  # evaluation and metric
 GroupValues = dict[str, str | None]  # by field of `--group-by`; None for records without it
 
 
@@ -87,7 +88,7 @@ def parse_condition(text: str) -> Condition:
         UsageError: It is not FIELD OP VALUE, or its regular expression is wrong.
     """
     match = _CONDITION.fullmatch(text)
-    if match is None or (match[3] == "?") == bool(match[4]):
+    if not match or (match[3] == "?") == bool(match[4]):
         raise UsageError(
             f"{text!r} is not a condition: write FIELD=VALUE, or != < <= > >= ~ (contains) =~ "
             "(regular expression) in place of =, or FIELD? (is there)"
@@ -203,7 +204,7 @@ def _holds(operator: str, wanted: str) -> Callable[[Any], bool]:
     number: float | Decimal | None = number_of(wanted)
     is_limit = operator not in ("=", "!=")
     if is_limit and number is None and _LIMIT.fullmatch(wanted):
-        number = Decimal(wanted) if math.isinf(float(wanted)) else float(wanted)
+        number = Decimal(wanted) if isinf(float(wanted)) else float(wanted)
 
     def holds(value: Any) -> bool:
         own = value if isinstance(value, bool) else number_of(value)
@@ -223,7 +224,7 @@ def number_of(value: Any) -> float | None:
         number = float(value)
         # Those of the mantissa: a number without any is really zero.
         digits = value.upper().partition("E")[0].strip("-0.")
-        if math.isinf(number) or (digits and not number):
+        if isinf(number) or (digits and not number):
             return None
         return int(value) if value.lstrip("-").isdigit() else number
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
@@ -386,7 +387,7 @@ def largest_groups(
     Raises:
         NoMatchError: No record has any of the fields.
     """
-    by_scope = defaultdict[tuple[str, str | None], list[_Item]](list)
+    by_scope = defaultdict[ScopeName, list[_Item]](list)
     all_values = set[str | None]()
     for group in grouped:
         name, values = ungrouped_name(group.evaluation_name, groups)
@@ -412,7 +413,7 @@ def with_groups(
 
     `grouped` have the names of groups.
     """
-    by_scope = defaultdict[tuple[str, str | None], list[_Grouped]](list)
+    by_scope = defaultdict(list)
     for group in grouped:
         group.evaluation_name, group.group = ungrouped_name(group.evaluation_name, groups)
         by_scope[group.evaluation_name, group.metric].append(group)
@@ -441,7 +442,7 @@ def with_edges(group: GroupBy, numbers: Mapping[Any, int]) -> GroupBy:
     return GroupBy(group.path, group.bins, tuple(sorted(borders - {ordered[-1]})))
 
 
-def paths_of(value: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def paths_of(value: Any, before: FieldPath = ()) -> Iterator[FieldPath]:
     """Yield the path of each key in a decoded record; a list stands for each of its items.
 
     >>> sorted(map(spell_path, paths_of({"metadata": {"tags": [{"x": 1}]}})))
@@ -456,7 +457,7 @@ def paths_of(value: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
             yield from paths_of(inner, (*before, key))
 
 
-def unknown_field(paths: Iterable[tuple[str, ...]], known: Iterable[tuple[str, ...]]) -> str | None:
+def unknown_field(paths: Iterable[FieldPath], known: Iterable[FieldPath]) -> str | None:
     """Say which of some fields is not known, with the nearest names that are.
 
     None if all are known.

@@ -6,12 +6,13 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from msgspec import Struct
 
 from fastrec.errors import counted
 from fastrec.limits import current_limits
 from fastrec.notebook import Rows, Tabular
 from fastrec.statistics.bootstrap import DRAWS
+from fastrec.statistics.intervals import OptionalInt, OptionalNumber
 from fastrec.summary.document import ScopeNames
 from fastrec.summary.present_ranking import rank_text
 from fastrec.wording import cluster_in_words, even_scores, value_text
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from fastrec.pages.html import Html
 
 
-class Estimate(msgspec.Struct):
+class Estimate(Struct):
     """A number with its 95 % interval, from the bootstrap."""
 
     #: The number.
@@ -58,9 +59,9 @@ class BoardCell(Estimate, kw_only=True):
     counts: bool
     #: Its best rank on the evaluation, as in `stats`; null if more than 2,000 models have enough
     #: answers.
-    rank_best: int | None = None
+    rank_best: OptionalInt = None
     #: Its worst rank.
-    rank_worst: int | None = None
+    rank_worst: OptionalInt = None
 
     @property
     def colour(self) -> str:
@@ -70,7 +71,7 @@ class BoardCell(Estimate, kw_only=True):
         return heat_class(self.value)
 
 
-class BoardModel(msgspec.Struct):
+class BoardModel(Struct):
     """A row: a model. What is compared is compared within its group."""
 
     model_id: str
@@ -90,9 +91,9 @@ class BoardModel(msgspec.Struct):
     win_share: Estimate | None = None
     #: Its best rank by mean in its group that paired tests allow; null in a group of one, and
     #: after the first 2,000 of a group.
-    rank_best: int | None = None
+    rank_best: OptionalInt = None
     #: Its worst rank.
-    rank_worst: int | None = None
+    rank_worst: OptionalInt = None
 
 
 class Leaderboard(Tabular):
@@ -132,7 +133,7 @@ class Leaderboard(Tabular):
         return rows
 
     def table(
-        self, models: Sequence[BoardModel], digits: int | None = None
+        self, models: Sequence[BoardModel], digits: OptionalInt = None
     ) -> tuple[list[str], list[list[str]]]:
         """The headings and cells of some models, as text; columns that say nothing are left out."""
         columns = {
@@ -221,14 +222,14 @@ class Leaderboard(Tabular):
 
 def _flat(
     name: str, estimate: Estimate | None, fields: Sequence[str] = ("value", "low", "high")
-) -> dict[str, float | None]:
+) -> dict[str, OptionalNumber]:
     """The fields of an estimate as columns: `name` is its value, `name.low` its lower end."""
     flat = {f"{name}.{field}": getattr(estimate, field, None) for field in fields}
     return {column.removesuffix(".value"): value for column, value in flat.items()}
 
 
-def _estimate(estimate: Estimate | None, scale: float, unit: str, digits: int | None) -> str:
-    if estimate is None:
+def _estimate(estimate: Estimate | None, scale: float, unit: str, digits: OptionalInt) -> str:
+    if not estimate:
         return ""
     ends = (estimate.value, estimate.low, estimate.high)
     decimals = 1 if digits is None else digits
@@ -237,7 +238,7 @@ def _estimate(estimate: Estimate | None, scale: float, unit: str, digits: int | 
 
 
 def _cell_texts(
-    evaluation: BoardEvaluation, cells: Sequence[BoardCell | None], digits: int | None
+    evaluation: BoardEvaluation, cells: Sequence[BoardCell | None], digits: OptionalInt
 ) -> list[str]:
     """The cells of a column, with the same number of decimals.
 

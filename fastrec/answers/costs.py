@@ -11,13 +11,13 @@ Prices are in a file:
 An exact name decides before a pattern, then the first pattern that matches.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from math import fsum, inf
 from typing import Any
 
-import msgspec
+from msgspec import Struct, ValidationError, convert
 
 from fastrec.answers.codes import by_key
 from fastrec.answers.question_table import QuestionTable
@@ -25,12 +25,13 @@ from fastrec.answers.table import Query
 from fastrec.errors import UsageError, counted, listed, shown
 from fastrec.filters import matches_any
 from fastrec.judge.parse import parse
-from fastrec.schemas.view import view
+from fastrec.schemas.view import json_decoder, view
+from fastrec.statistics.intervals import OptionalNumber
 from fastrec.toml_file import read_toml
 from fastrec.wording import cost_text
 
 
-class ModelCost(msgspec.Struct):
+class ModelCost(Struct):
     """What the answers of a model to an evaluation cost."""
 
     #: The evaluation.
@@ -46,19 +47,19 @@ class ModelCost(msgspec.Struct):
     #: Whether the prices have the model.
     priced: bool
     #: The sum over the records with a `token_usage`.
-    cost: float | None
+    cost: OptionalNumber
     #: By right answer.
-    cost_per_right: float | None
+    cost_per_right: OptionalNumber
 
 
-class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Price(Struct, frozen=True, forbid_unknown_fields=True):
     input: float
     output: float
-    cached: float | None = None
-    reasoning: float | None = None
+    cached: OptionalNumber = None
+    reasoning: OptionalNumber = None
 
     def __post_init__(self) -> None:
-        if not all(0 <= price < math.inf for price in self.by_kind()):
+        if not all(0 <= price < inf for price in self.by_kind()):
             raise ValueError("a price must be a number that is not negative")
 
     def by_kind(self) -> tuple[float, ...]:
@@ -68,7 +69,10 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.input, cached, self.output, reasoning
 
 
-class _Usage(msgspec.Struct, gc=False):
+Prices = Mapping[str, Price]  # by model or pattern
+
+
+class _Usage(Struct, gc=False):
     input_tokens: int
     output_tokens: int
     input_tokens_cache_read: int | None = None
@@ -90,20 +94,18 @@ _Record = view(
     token_usage=(_Usage | None, None),
     error=(str | None, None),
 )
-_decode = msgspec.json.Decoder(_Record).decode
+_decode = json_decoder(_Record)
 
 
 def read_prices(path: str) -> dict[str, Price]:
     """Read prices by model or pattern; UsageError if the file cannot be read or understood."""
     try:
-        return msgspec.convert(read_toml(path, "the prices"), dict[str, Price])
-    except msgspec.ValidationError as exc:
+        return convert(read_toml(path, "the prices"), dict[str, Price])
+    except ValidationError as exc:
         raise UsageError(f"{shown(path)}: the prices are wrong: {exc}") from exc
 
 
-def find_costs(
-    index: QuestionTable, prices: Mapping[str, Price], queries: Iterable[Query]
-) -> list[ModelCost]:
+def find_costs(index: QuestionTable, prices: Prices, queries: Iterable[Query]) -> list[ModelCost]:
     """Add up what models cost, by evaluation and model; each evaluation has one query.
 
     Records of its other metrics are about the same answers.
@@ -124,11 +126,11 @@ def find_costs(
 def _read(line: bytes) -> Any:
     try:
         return _decode(line)
-    except msgspec.ValidationError:  # a number of more than 64 bits
-        return msgspec.convert(parse(line)[0], _Record)
+    except ValidationError:  # a number of more than 64 bits
+        return convert(parse(line)[0], _Record)
 
 
-def _price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
+def _price_of(model: str, prices: Prices) -> Price | None:
     patterns = (pattern for pattern in prices if matches_any(model, [pattern]))
     return prices.get(model) or prices.get(next(patterns, ""))
 
@@ -151,7 +153,7 @@ def _cost(evaluation: str, model: str, price: Price | None, sums: Counter[str]) 
     )
 
 
-def _share(cost: float | None, number: int) -> float | None:
+def _share(cost: OptionalNumber, number: int) -> OptionalNumber:
     return None if cost is None or not number else cost / number
 
 
@@ -173,7 +175,7 @@ def total_costs(costs: Sequence[ModelCost]) -> tuple[list[str], list[list[str]],
         counts = [(cost.answers, cost.unknown, cost.right) for cost in own]
         answers, unknown, right = map(sum, zip(*counts, strict=True))
         known = [cost.cost for cost in own if cost.cost is not None]
-        total = math.fsum(known) if known else None
+        total = fsum(known) if known else None
         per_right = _share(total, right)
         if not own[0].priced:
             unpriced.append(model)
@@ -187,7 +189,7 @@ def total_costs(costs: Sequence[ModelCost]) -> tuple[list[str], list[list[str]],
             cost_text(_share(total, answers - unknown)),
             cost_text(per_right),
         ]
-        rows.append((math.inf if per_right is None else per_right, cells))
+        rows.append((inf if per_right is None else per_right, cells))
     rows.sort(key=lambda row: row[0])
     notes = ["cost, right: of the records with token counts; evaluations: those with a cost"]
     if unpriced:

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec import Struct
 
 from fastrec.answers.codes import Array, by_code, count_of, distinct_of, distinct_within, order_of
 from fastrec.answers.records import ANSWERS, ERROR, RIGHT, Records, RecordsOfScopes
@@ -58,7 +58,7 @@ def count_run(records: Records) -> tuple[Tally, Census]:
     return tally, census
 
 
-class _Counting(msgspec.Struct):
+class _Counting(Struct):
     """Counts records by group."""
 
     records: Records

@@ -5,10 +5,10 @@ models: most questions have only right and wrong answers, so all that is needed 
 numbers, and few pairs of these are different.
 """
 
-import math
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
+from math import fsum, nan, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -57,7 +57,7 @@ def facts_of(table: ScopeRecords, models: Array, *, graded: bool) -> Facts:
     for number, places in by_code(question[others], others):
         shares = share[places].tolist()
         scores = score[places].tolist()
-        right[number] = math.fsum(shares)
+        right[number] = fsum(shares)
         mean[number] = mean_of_doubles(scores)
         spread[number] = _spread(scores if graded else shares)
     return Facts(kinds, answers, right, mean, spread, errors)
@@ -66,7 +66,7 @@ def facts_of(table: ScopeRecords, models: Array, *, graded: bool) -> Facts:
 @lru_cache(maxsize=1 << 12)
 def _of_verdict(right: int, answers: int) -> tuple[float, float]:
     if not answers:
-        return math.nan, math.nan
+        return nan, nan
     return right / answers, _spread([1.0] * right + [0.0] * (answers - right))
 
 
@@ -77,8 +77,8 @@ def _spread(values: Sequence[float]) -> float:
     unit = max(abs(low), abs(high))
     if unit > _SQUARED:  # squares would overflow
         return min(unit * _spread([value / unit for value in values]), _LARGEST)
-    mean = math.fsum(values) / len(values)
-    return 2 * math.sqrt(math.fsum([(value - mean) ** 2 for value in values]) / len(values))
+    mean = fsum(values) / len(values)
+    return 2 * sqrt(fsum([(value - mean) ** 2 for value in values]) / len(values))
 
 
 def spread_range(table: ScopeRecords) -> float:
@@ -106,6 +106,6 @@ def mean_lengths(table: ScopeRecords, models: Array) -> Array:
     total = np.bincount(question, means, table.questions)
     if (counts > 1).any():  # means of several answers are rounded
         for number, its_means in by_code(question, means):
-            total[number] = math.fsum(its_means)
+            total[number] = fsum(its_means)
     with np.errstate(invalid="ignore"):
         return total / count_of(question, table.questions)

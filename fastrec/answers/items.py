@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import compress
 
-import msgspec
 import numpy as np
+from msgspec import Struct
 
 from fastrec.answers.codes import Array, by_code, distinct_of, none_if_nan
 from fastrec.answers.near_duplicates import near_duplicates
@@ -17,7 +17,9 @@ from fastrec.answers.table import Scope
 from fastrec.answers.transcript import transcript_of
 from fastrec.errors import UsageError
 from fastrec.judge.parse import decoded
+from fastrec.parameters import Names
 from fastrec.schemas.view import view, view_decoder
+from fastrec.statistics.intervals import OptionalNumber
 from fastrec.statistics.items import (
     FEWEST_MODELS,
     Reliability,
@@ -41,7 +43,7 @@ _ALPHA = 0.05
 _COVERAGE = 0.9  # of the questions, for models that reliability is computed over
 
 
-class Item(msgspec.Struct, kw_only=True):
+class Item(Struct, kw_only=True):
     """A question, and what the scores of models say about it."""
 
     sample_hash: str
@@ -53,9 +55,9 @@ class Item(msgspec.Struct, kw_only=True):
     #: 0 to 1, or to the scores beyond them.
     difficulty: float
     #: The correlation of its scores with the mean of all other questions, over models.
-    discrimination: float | None
+    discrimination: OptionalNumber
     #: How probable this is with a right key (docs/benchmark.md), adjusted for all questions.
-    p_wrong_key: float | None
+    p_wrong_key: OptionalNumber
     #: `suspected_key`, `all_wrong`, `all_right`, `near_duplicate`.
     flags: list[str] = []
     #: Hashes of questions with nearly the same text.
@@ -68,7 +70,7 @@ class Item(msgspec.Struct, kw_only=True):
     agreed_by: int = 0
 
 
-class Subset(msgspec.Struct):
+class Subset(Struct):
     """Questions that stand for all of them."""
 
     #: Hashes, in the order of the corpus.
@@ -91,13 +93,13 @@ class EvaluationItems(ScopeNames):
     #: Questions by flag.
     flags: dict[str, int]
     #: Cronbach's alpha; KR-20 if scores are 0 and 1.
-    reliability: float | None
+    reliability: OptionalNumber
     #: Lower end of the 95 % interval.
-    reliability_low: float | None
+    reliability_low: OptionalNumber
     #: Upper end of the 95 % interval.
-    reliability_high: float | None
+    reliability_high: OptionalNumber
     #: Of measurement, of a mean score.
-    standard_error: float | None
+    standard_error: OptionalNumber
     #: For a reliability of 0.9, with questions like these.
     questions_needed: int | None
     #: Models with at least 90 % of the questions: reliability is over these, if they are at least
@@ -114,7 +116,7 @@ class EvaluationItems(ScopeNames):
 def analyse_items(
     table: ScopeRecords,
     scope: Scope,
-    models: tuple[str, ...],
+    models: Names,
     *,
     subset: int | None,
     seed: int,
@@ -145,7 +147,7 @@ def analyse_items(
     )
 
 
-def _scores(table: ScopeRecords, models: tuple[str, ...], *, graded: bool) -> Array:
+def _scores(table: ScopeRecords, models: Names, *, graded: bool) -> Array:
     """Models × questions: mean scores, or shares of right answers; NaN without an answer."""
     count = len(models or table.models)
     if count * table.questions > _MOST_CELLS:

@@ -16,11 +16,11 @@ Models of a group are compared with each other only within their batch: of a gro
 the first ones by mean have ranks, and none has a mean rank or wins.
 """
 
-import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain
+from math import inf
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -162,7 +162,7 @@ def _most_columns(evaluations: int, models: int, most: int | None) -> int:
 def _place(row: BoardModel) -> tuple[float, float, float, str]:
     # Groups are numbered in order, but for 0, which is the last one.
     return (
-        row.group or math.inf,
+        row.group or inf,
         -row.mean.value if row.mean else 0.0,
         row.mean_rank.value if row.mean_rank else 0,
         row.model_id,
@@ -234,7 +234,7 @@ class _Batch:
             is_known = better is not None
             self._better = better if is_known else significant(sums, lower=scope.lower_is_better)
             return
-        if self._test is None:
+        if not self._test:
             self._test = MeanTest(len(self.rows))
         self._test.add(sums, float(share))
 

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-import msgspec
 import numpy as np
 from stringzilla import find
 
@@ -20,6 +19,7 @@ from fastrec.answers.selection import Selection
 from fastrec.corpus.scan import PartTask, decoding, run_on_parts, skim_lines
 from fastrec.judge.parse import decoded
 from fastrec.progress import Progress
+from fastrec.schemas.view import encode_json
 from fastrec.where import said
 
 _KEPT = 4  # searches
@@ -162,4 +162,4 @@ def needles(phrase: str) -> tuple[bytes, tuple[bytes, ...]]:
     special = tuple(
         char.encode() for char, folded in chars if folded != char and not letters.isdisjoint(folded)
     )
-    return msgspec.json.encode(phrase)[1:-1].lower(), special
+    return encode_json(phrase)[1:-1].lower(), special

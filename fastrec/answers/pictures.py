@@ -24,6 +24,7 @@ from fastrec.errors import counted
 from fastrec.pages import render_macro, render_template
 from fastrec.pages.html import Cell, Html, number_cell
 from fastrec.pages.svg import WIDTH, Scale, Spot, heat_class, scatter
+from fastrec.statistics.intervals import OptionalNumber
 from fastrec.summary.present_ranking import (
     EvaluationStats,
     ModelStats,
@@ -51,9 +52,9 @@ _MOST_MAPPED = 20  # models of a heat map
 class Result(NamedTuple):
     """The accuracy or mean score of a model, the ends of its interval, and their format."""
 
-    value: float | None
-    low: float | None
-    high: float | None
+    value: OptionalNumber
+    low: OptionalNumber
+    high: OptionalNumber
     spec: str
 
 
@@ -96,8 +97,8 @@ def model_cells(
     model: ModelStats,
     *,
     accuracy: bool,
-    characters: float | None = None,
-    cost: float | None = None,
+    characters: OptionalNumber = None,
+    cost: OptionalNumber = None,
 ) -> dict[str, Cell]:
     """The cells about a model on an evaluation, by the heads of their columns."""
     value, low, high, spec = result_of(model, accuracy=accuracy)
@@ -122,7 +123,7 @@ def model_cells(
     return {"rank": Cell(model.rank), **number_cells(numbers)}
 
 
-def number_cells(numbers: Mapping[str, tuple[float | None, str]]) -> dict[str, Cell]:
+def number_cells(numbers: Mapping[str, tuple[OptionalNumber, str]]) -> dict[str, Cell]:
     """Make cells of numbers with formats, by the heads of their columns; empty without a number."""
     return {head: Cell(number_cell(*number).text) for head, number in numbers.items()}
 
@@ -251,7 +252,7 @@ def difficulty_picture(index: QuestionTable, query: Query) -> Html:
     scope = index.scope(query)
     facts = index.facts(query)
     is_answered = facts.models > 0
-    if scope is None or not is_answered.any():
+    if not scope or not is_answered.any():
         return Html("")
     values = facts.score[is_answered].tolist()
     caption = "Questions by mean score"
@@ -286,7 +287,7 @@ def agreement_picture(index: QuestionTable, query: Query, models: Sequence[str])
     """
     scope = index.scope(query)
     names = models[:_MOST_MAPPED]
-    if scope is None or len(names) < 3:
+    if not scope or len(names) < 3:
         return Html("")
     shares = _agreement(index, query, names, graded=scope.graded)
     order = _by_similarity(shares)

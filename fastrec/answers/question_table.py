@@ -12,14 +12,13 @@ kept, so that the next page is quick.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from operator import attrgetter
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -33,7 +32,6 @@ from fastrec.answers.records import ANSWERS, ERROR, RIGHT, WRONG, RecordsOfScope
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import (
     OUTCOMES_BY_FLAGS,
-    Names,
     Outcome,
     Page,
     PhraseModel,
@@ -45,6 +43,8 @@ from fastrec.answers.trials import read_trials
 from fastrec.corpus.columns import METADATA
 from fastrec.filters import matches_any
 from fastrec.judge.parse import spell
+from fastrec.parameters import Names
+from fastrec.schemas.view import encode_json
 from fastrec.summary.document import EvaluationSummary, ModelName, ModelSummary, filled
 from fastrec.summary.present_choice import with_directions
 from fastrec.where import text_of, without_group
@@ -73,7 +73,7 @@ class QuestionTable:
         self._set(count_evaluations(selection, self._records))
         self.models = sorted({model for scope in self.scopes for model in scope.models})
         self._numbers = {name: number for number, name in enumerate(selection.scopes)}
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._facts = lru_cache(_KEPT)(self._find_facts)
         self._ids = lru_cache(_KEPT)(self._choose)
         self._flagged = lru_cache(_KEPT)(self._find_flagged)
@@ -144,7 +144,7 @@ class QuestionTable:
 
     def ids(self, query: Query) -> Array:
         """The questions that a query chooses, in its order: positions among those of its scope."""
-        if self.scope(query) is None:
+        if not self.scope(query):
             return NO_NUMBERS
         with self._lock:
             return self._ids(query)
@@ -377,7 +377,7 @@ class QuestionTable:
 
     def number_of(self, query: Query, name: str) -> int | None:
         """Find a question by its name."""
-        return None if self.scope(query) is None else self.table(query).number_of(name)
+        return self.table(query).number_of(name) if self.scope(query) else None
 
     def row(self, query: Query, name: str) -> QuestionRow | None:
         """A question by its name (`QuestionRow.name`), as the models of a query answered it."""
@@ -477,7 +477,7 @@ class QuestionTable:
 
     def numbers_of(self, query: Query) -> Array:
         """The numbers of the records of the questions and models of a query, in order."""
-        if self.scope(query) is None:
+        if not self.scope(query):
             return NO_NUMBERS
         return np.sort(self.table(query).number[self.chosen(query)])
 
@@ -516,7 +516,7 @@ class QuestionTable:
                 of_key = counts.setdefault(key, Counter())
                 values = columns.values(METADATA + key)
                 for value, number in zip(values[1:], records[1:], strict=False):
-                    if is_short(msgspec.json.encode(value)):
+                    if is_short(encode_json(value)):
                         of_key[text_of(value)] += number
         few = {key: values for key, values in counts.items() if 2 <= len(values) <= _MOST_VALUES}
         keys = sorted(few, key=lambda key: (-few[key].total(), key))[:_MOST_FIELDS]

@@ -19,6 +19,7 @@ from fastrec.corpus.sources import Source, has_sources, read_sources
 from fastrec.errors import UsageError
 from fastrec.judge.parse import decoded
 from fastrec.schemas.view import view, view_decoder
+from fastrec.summary.document import SampleId
 from fastrec.where import text_of
 
 
@@ -28,7 +29,7 @@ class Answer(msgspec.Struct, kw_only=True):
     model_id: str
     evaluation_id: str
     metric: str | None
-    sample_id: int | str
+    sample_id: SampleId
     outcome: Outcome  # `right`, `wrong` or `error`
     score: int | float | bool
     error: str  # empty if there is none
@@ -90,7 +91,7 @@ def _answer(line: bytes, metric: str | None, source: Source | None) -> Answer:
 class Excerpt(NamedTuple):
     """What is shown of a question in a list."""
 
-    sample_id: int | str  # of its first record
+    sample_id: SampleId  # of its first record
     excerpt: str  # the beginning of the input, on one line
     metadata: dict[str, str]  # short values of its first record
 

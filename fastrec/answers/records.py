@@ -12,12 +12,12 @@ A question is a `sample_hash` within a scope, or a `sample_id` of it if the hash
 
 from __future__ import annotations
 
-import math
-import threading
 from collections.abc import Collection, Iterable, Sequence
 from copy import copy
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
+from math import fsum
+from threading import RLock
 from typing import NamedTuple
 
 import numpy as np
@@ -311,9 +311,9 @@ class ScopeRecords:
 
 def mean_of_doubles(values: Sequence[float]) -> float:
     try:
-        return math.fsum(values) / len(values)
+        return fsum(values) / len(values)
     except OverflowError:  # rounding must not lead beyond the largest double
-        mean = 2 * math.fsum([value / len(values) / 2 for value in values])
+        mean = 2 * fsum([value / len(values) / 2 for value in values])
         return sorted([min(values), mean, max(values)])[1]
 
 
@@ -325,7 +325,7 @@ class RecordsOfScopes:
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._load = lru_cache(_KEPT)(partial(Records, selection))
 
     @cached_property

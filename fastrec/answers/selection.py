@@ -48,6 +48,7 @@ from fastrec.sources.shard import shard_at
 from fastrec.summary.present_choice import no_match
 from fastrec.where import (
     GroupBy,
+    ScopeName,
     group_values,
     grouped_name,
     number_of,
@@ -60,7 +61,6 @@ from fastrec.where import (
 _NO_FILTERS = Filters()
 Read = TypeVar("Read")
 Result = TypeVar("Result")
-ScopeName = tuple[str, str | None]  # evaluation and metric
 
 
 # The values of a field in some records; what stands for a value is what a record counts under

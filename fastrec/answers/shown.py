@@ -9,29 +9,30 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-import msgspec
+from msgspec import Struct
 
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.reading import Answer
 from fastrec.answers.table import Outcome, Query, Question
-from fastrec.answers.transcript import Transcript, Turn, transcript_of
+from fastrec.answers.transcript import Texts, Transcript, Turn, transcript_of
 from fastrec.corpus.sources import Source
 from fastrec.errors import counted
 from fastrec.filters import Filters
 from fastrec.judge.parse import spell
-from fastrec.summary.document import filled
+from fastrec.statistics.intervals import OptionalNumber
+from fastrec.summary.document import SampleId, filled
 from fastrec.summary.same_run import TRIAL_FIELDS
 from fastrec.wording import percent, score_text
 
 
-def trial_of(answer: Answer, transcript: Transcript) -> dict[str, str]:
+def trial_of(answer: Answer, transcript: Transcript) -> Texts:
     """What may tell a record from others of its model and question: run, sample, epoch, seed."""
     known = transcript.other | transcript.metadata
     named = {name: known[name] for name in TRIAL_FIELDS if name in known}
     return {"evaluation_id": answer.evaluation_id, "sample_id": str(answer.sample_id)} | named
 
 
-def tell_apart(trials: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+def tell_apart(trials: Sequence[Mapping[str, str]]) -> list[Texts]:
     """Leave out of each trial what all of them have in common.
 
     >>> tell_apart([{"run": "a", "epoch": "1"}, {"run": "a", "epoch": "2"}])
@@ -41,7 +42,7 @@ def tell_apart(trials: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     return [dict(item for item in trial.items() if item not in common) for trial in trials]
 
 
-class Tally(msgspec.Struct):
+class Tally(Struct):
     """What the chosen models made of a question, by one metric."""
 
     #: The `evaluation_result_id`; null for records without one.
@@ -53,10 +54,10 @@ class Tally(msgspec.Struct):
     #: Models that are right; of several answers, the share counts.
     right: float
     #: Mean score over models.
-    mean_score: float | None
+    mean_score: OptionalNumber
     #: Twice the standard deviation over models of the share of right answers, or of graded scores
     #: as a share of the range that those of all questions have.
-    disagreement: float | None
+    disagreement: OptionalNumber
     #: Models with nothing but errors.
     errors: int
 
@@ -85,7 +86,7 @@ def tally_facts(tally: Tally | Question, *, graded: bool) -> list[str]:
     return facts
 
 
-class Verdict(msgspec.Struct):
+class Verdict(Struct):
     """How an answer was judged by one metric."""
 
     #: The `evaluation_result_id`; null for records without one.
@@ -99,14 +100,14 @@ class Verdict(msgspec.Struct):
     #: What was taken out of the conversation as the answer.
     extracted: list[str]
     #: Of the record; values that are no text are JSON.
-    metadata: dict[str, str]
+    metadata: Texts
     #: Unknown keys; values that are no text are JSON.
-    other: dict[str, str]
+    other: Texts
     #: Where the record comes from, if the corpus has tracked it.
     source: Source | None
 
 
-class ShownAnswer(msgspec.Struct, kw_only=True):
+class ShownAnswer(Struct, kw_only=True):
     """An answer of a model to a question."""
 
     #: The model.
@@ -114,13 +115,13 @@ class ShownAnswer(msgspec.Struct, kw_only=True):
     #: The run.
     evaluation_id: str
     #: The sample.
-    sample_id: int | str
+    sample_id: SampleId
     #: Which answer of this model to the question it is, from 1.
     number: int = 1
     #: How many it has, whatever the filters on outcomes.
     total: int = 1
     #: What tells it from other answers of this model: run, sample, epoch, trial or seed.
-    trial: dict[str, str] = {}
+    trial: Texts = {}
     #: By metric.
     verdicts: list[Verdict]
     #: Tokens read.
@@ -128,7 +129,7 @@ class ShownAnswer(msgspec.Struct, kw_only=True):
     #: Tokens written.
     output_tokens: int | None
     #: In milliseconds.
-    latency_ms: float | None
+    latency_ms: OptionalNumber
     #: The `input.formatted`, if it differs from the question's.
     prompt: str | None
     #: The `input.choices`, if they differ from the question's.
@@ -137,14 +138,14 @@ class ShownAnswer(msgspec.Struct, kw_only=True):
     turns: list[Turn]
 
 
-class ShownQuestion(msgspec.Struct):
+class ShownQuestion(Struct):
     """A question of an evaluation, with its answers."""
 
     #: The evaluation.
     evaluation_name: str
     sample_hash: str
     #: That of its first record.
-    sample_id: int | str
+    sample_id: SampleId
     #: The `input.raw`.
     question: str
     #: The `input.formatted` of the first record.
@@ -183,19 +184,19 @@ def read_question(
     repeats = Counter[tuple[bytes, str | None]]()
     for query in queries:
         row = index.row(query, name)
-        if row is None:
+        if not row:
             continue
         for record in index.answers(row, models or query.models, most):
             if not filters.accepts_sample_id(record.sample_id):
                 continue
-            if shown is None:
+            if not shown:
                 names = {"sample_hash": row.sample_hash, "sample_id": record.sample_id}
                 asked = transcript_of(record.line)
                 shown = filled(ShownQuestion, query, asked, **names, tallies=[], answers=[])
             _add(answers, repeats, record, shown)
-        if shown is not None and (scope := index.scope(query)):
+        if shown and (scope := index.scope(query)):
             shown.tallies.append(filled(Tally, row, graded=scope.graded))
-    if shown is not None:
+    if shown:
         by_model = sorted(answers.values(), key=_model_of)
         for _, group in groupby(by_model, key=_model_of):
             _number(list(group))

@@ -10,15 +10,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import combinations
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from fastrec.answers.codes import by_key
 from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.records import ANSWERS
 from fastrec.answers.values import trials_of
+from fastrec.parameters import Names
 
 
-class SimilarModels(msgspec.Struct):
+class SimilarModels(Struct):
     """Two models whose names differ only in spelling."""
 
     #: The name to keep, of the model with more records.
@@ -63,14 +65,14 @@ def compare_similar(index: QuestionTable, records: Mapping[str, int]) -> list[Si
     names = sorted(records, key=lambda name: (-records[name], name))
     ranks = {name: rank for rank, name in enumerate(names)}
     pairs = sorted(similar_pairs(names), key=lambda pair: ranks[pair[0]])
-    common = Counter[tuple[str, ...]]()
-    same = Counter[tuple[str, ...]]()
+    common = Counter[Names]()
+    same = Counter[Names]()
     for scope in index.scopes:
         inside = [pair for pair in pairs if {*pair} <= {*scope.models}]
         if not inside:
             continue
         models = tuple(sorted({name for pair in inside for name in pair}))
-        query = msgspec.structs.replace(query_of(scope), models=models)
+        query = replace(query_of(scope), models=models)
         for by_model in trials_of(index, query).values():
             answers = {
                 model: [trial[:4] for trial in trials if trial.flag & ANSWERS]

@@ -6,8 +6,10 @@ the mean of its answers. Records with an error are no answers.
 
 from typing import Literal, get_args
 
-import msgspec
+from msgspec import Struct
 
+from fastrec.parameters import Names
+from fastrec.statistics.intervals import OptionalNumber
 from fastrec.summary.document import Kind
 
 # What a model made of a question: all its answers are right, all are wrong, some are; only errors;
@@ -57,10 +59,7 @@ Place = Literal["both", "input", "answers"]
 PLACES: tuple[Place, ...] = get_args(Place)
 
 
-Names = tuple[str, ...]
-
-
-class Scope(msgspec.Struct, frozen=True):
+class Scope(Struct, frozen=True):
     """An evaluation with one of its metrics."""
 
     evaluation_name: str
@@ -76,7 +75,7 @@ class Scope(msgspec.Struct, frozen=True):
     primary: bool = False
 
 
-class Query(msgspec.Struct, frozen=True):
+class Query(Struct, frozen=True):
     """Which questions of a scope to list, and which models count."""
 
     evaluation_name: str
@@ -90,8 +89,8 @@ class Query(msgspec.Struct, frozen=True):
     missing: str = ""  # a model that must have no record with the `sample_id` of the question
     # Questions that have a record with one of these outcomes, of a model that counts.
     outcomes: tuple[OutcomeFilter, ...] = ()
-    least_score: float | None = None  # the least mean score of the models that count
-    most_score: float | None = None
+    least_score: OptionalNumber = None  # the least mean score of the models that count
+    most_score: OptionalNumber = None
     # Text in the input or a reference, or in an answer of a model that counts, whatever its
     # case.
     text: str = ""
@@ -105,7 +104,7 @@ class Query(msgspec.Struct, frozen=True):
     sort: Sort = "order"
 
 
-class Question(msgspec.Struct, kw_only=True, gc=False):
+class Question(Struct, kw_only=True, gc=False):
     """A question, and what the chosen models made of it."""
 
     sample_hash: str
@@ -118,18 +117,18 @@ class Question(msgspec.Struct, kw_only=True, gc=False):
     #: Models that are right; of several answers, the share counts.
     right: float
     #: The share of models that are right.
-    share: float | None
+    share: OptionalNumber
     #: Mean score over models.
-    mean_score: float | None
+    mean_score: OptionalNumber
     #: Twice the standard deviation over models of the share of right answers, or of graded scores
     #: as a share of the range that those of all questions have.
-    disagreement: float | None
+    disagreement: OptionalNumber
     #: Models with nothing but errors.
     errors: int
     #: Characters of the input.
     input_chars: int
     #: Mean of `response.characters`.
-    output_chars: float | None
+    output_chars: OptionalNumber
     #: The beginning of the input.
     excerpt: str
     #: Whether the text of `--text` is in the input or a reference.
@@ -153,7 +152,7 @@ class QuestionRow(Question, kw_only=True):
     metadata: dict[str, str]  # short values of its first record
 
 
-class PhraseModel(msgspec.Struct):
+class PhraseModel(Struct):
     """How many answers of a model have a text."""
 
     #: The model.
@@ -166,7 +165,7 @@ class PhraseModel(msgspec.Struct):
     share: float
 
 
-class Page(msgspec.Struct):
+class Page(Struct):
     total: int  # how many questions the query chooses
     rows: list[QuestionRow]
     # How many answers of each model have the text of the query, if it looks for one in answers.

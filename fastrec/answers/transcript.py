@@ -13,8 +13,10 @@ from string import ascii_uppercase
 from typing import Any
 
 import msgspec
+from msgspec import DecodeError, Struct, to_builtins
 
-from fastrec.judge.parse import decoded, spell
+from fastrec.judge.parse import decoded
+from fastrec.where import text_of
 
 _ERROR_TEXT = re.compile(
     r"""\s*(?:
@@ -27,6 +29,7 @@ _ERROR_TEXT = re.compile(
     )""",
     re.VERBOSE,
 )
+Texts = dict[str, str]  # by name
 _ERROR_KEYS = ("error", "errors", "is_error", "isError")
 _STATUS_KEYS = ("status", "status_code", "statusCode")
 
@@ -50,7 +53,7 @@ def is_failure(result: str) -> bool:
         return False
     try:
         document: Any = msgspec.json.decode(result)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+    except (DecodeError, UnicodeError, RecursionError):
         return False
     return any(map(document.get, _ERROR_KEYS)) or any(
         map(_is_failed_status, map(document.get, _STATUS_KEYS))
@@ -65,7 +68,7 @@ def _is_failed_status(status: object) -> bool:
     return isinstance(status, int) and 400 <= status < 600
 
 
-class Call(msgspec.Struct):
+class Call(Struct):
     """A call of a tool, with what it returned."""
 
     #: The id that its result refers to.
@@ -73,7 +76,7 @@ class Call(msgspec.Struct):
     #: The tool.
     name: str
     #: Values that are no text are JSON.
-    arguments: dict[str, str]
+    arguments: Texts
     #: What the tool returned.
     result: str | None = None
     #: The position of that turn in `turns`.
@@ -81,14 +84,14 @@ class Call(msgspec.Struct):
     #: Whether the result is an error, as far as it says so.
     failed: bool = False
     #: Unknown keys.
-    other: dict[str, str] = {}
+    other: Texts = {}
 
     @property
     def argument_text(self) -> str:
         return ", ".join(f"{name}: {value}" for name, value in self.arguments.items())
 
 
-class Turn(msgspec.Struct):
+class Turn(Struct):
     """One turn of a conversation."""
 
     #: The `turn_idx`; for outputs of a single turn, the position.
@@ -108,10 +111,10 @@ class Turn(msgspec.Struct):
     #: Whether it is the result of a tool, and an error as far as it says so.
     failed: bool = False
     #: Unknown keys.
-    other: dict[str, str] = {}
+    other: Texts = {}
 
 
-class Transcript(msgspec.Struct):
+class Transcript(Struct):
     """A conversation, and what it was judged by."""
 
     question: str  # the `input.raw`
@@ -121,8 +124,8 @@ class Transcript(msgspec.Struct):
     # What the model said and did; without the question, if the answer is a single turn.
     turns: list[Turn]
     extracted: list[str]
-    metadata: dict[str, str] = {}  # Values that are no text are JSON.
-    other: dict[str, str] = {}  # Unknown keys of the record, and of its objects as `input.hint`.
+    metadata: Texts = {}  # Values that are no text are JSON.
+    other: Texts = {}  # Unknown keys of the record, and of its objects as `input.hint`.
 
     @property
     def final_text(self) -> str:
@@ -178,7 +181,7 @@ def transcript_of(record: Any) -> Transcript:
     Results of tools are matched with their calls (`_match_results`).
     """
     record = decoded(record) if isinstance(record, bytes) else record
-    values = msgspec.to_builtins(record) if isinstance(record, msgspec.Struct) else record
+    values = to_builtins(record) if isinstance(record, Struct) else record
     asked = values["input"]
     given = [turn for key in _TURNS for turn in values.get(key) or ()]
     turns = [_turn(turn, number) for number, turn in enumerate(given)]
@@ -265,11 +268,11 @@ def _unknown(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for section, known in _KNOWN.items():
         for key, value in ((values.get(section) if section else values) or {}).items():
             if key not in known:
-                yield f"{section}.{key}" if section else key, _value(value)
+                yield f"{section}.{key}" if section else key, text_of(value)
 
 
-def _all_texts(values: Mapping[str, Any], without: frozenset[str] = frozenset()) -> dict[str, str]:
-    return {key: _value(value) for key, value in values.items() if key not in without}
+def _all_texts(values: Mapping[str, Any], without: frozenset[str] = frozenset()) -> Texts:
+    return {key: text_of(value) for key, value in values.items() if key not in without}
 
 
 def _texts(value: Any) -> list[str]:
@@ -279,9 +282,4 @@ def _texts(value: Any) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    return "" if value is None else _value(value)
-
-
-def _value(value: Any) -> str:
-    """Return a text as it is, and anything else as JSON."""
-    return value if isinstance(value, str) else spell(value).decode()
+    return "" if value is None else text_of(value)

@@ -1,20 +1,20 @@
 """The records of a model for one question as trials, which several answers become one value by."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from operator import itemgetter
 from typing import Any
 
-import msgspec
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from fastrec.answers.codes import Array
 from fastrec.answers.records import ScopeRecords
 from fastrec.judge.parse import decoded
+from fastrec.schemas.view import encode_json
 from fastrec.statistics.repeats import Trial, TrialFields
 from fastrec.summary.same_run import TRIAL_FIELDS
-from fastrec.where import said
+from fastrec.where import Record, said
 
 _ANSWER_FIELDS = tuple(
     name for name in TRIAL_FIELDS if name != "filter"
@@ -68,16 +68,16 @@ def _in_order(trials: list[tuple[Any, Trial]]) -> list[Trial]:
 
 def fingerprint(texts: Sequence[str]) -> int:
     """A number that tells some texts from others."""
-    return xxh3_64_intdigest(msgspec.json.encode(texts)[1:-1])
+    return xxh3_64_intdigest(encode_json(texts)[1:-1])
 
 
-def trial_of(fields: Mapping[str, Any], names: Sequence[str] = _ANSWER_FIELDS) -> TrialFields:
+def trial_of(fields: Record, names: Sequence[str] = _ANSWER_FIELDS) -> TrialFields:
     """The fields of a record that say which of several answers it judges."""
     known = {**fields, **(fields.get("metadata") or {})}
     return tuple([(name, str(known[name])) for name in names if known.get(name) is not None])
 
 
-def _order(fields: Mapping[str, Any]) -> tuple[bool, int, str]:
+def _order(fields: Record) -> tuple[bool, int, str]:
     _, text = next(iter(trial_of(fields, TRIAL_FIELDS)), ("", ""))
     text = text.removesuffix(".0")  # of a number
     return (False, int(text), "") if text.isdecimal() and len(text) < 20 else (True, 0, text)

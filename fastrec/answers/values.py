@@ -44,7 +44,7 @@ def value_rows(
     answers become one value, an exact one, as `repeats` says.
     """
     scope = index.scope(query)
-    if scope is None:
+    if not scope:
         return {}
     by_score = (scope.graded if graded is None else graded) and not repeats.by_verdict
     table = index.table(query)

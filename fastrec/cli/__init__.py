@@ -5,7 +5,6 @@ Each command imports its implementation when it runs.
 
 import atexit
 import gc
-import io
 import os
 import signal
 import sys
@@ -13,6 +12,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from io import StringIO, TextIOWrapper
 from typing import Any
 
 import click
@@ -248,7 +248,7 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # background jobs ignore SIGINT
         signal.signal(signal.SIGINT, _stop)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+        if isinstance(stream, TextIOWrapper):
             # The terminal may not support all characters.
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -301,7 +301,7 @@ def _fail(code: int, problem: str, error: BaseException) -> int:
 
 def _print_usage_error(exc: click.ClickException) -> int:
     """Print click's message about the command line, with usage and hints, but escaped."""
-    text = io.StringIO()
+    text = StringIO()
     exc.show(text)
     usage, has_error, problem = text.getvalue().rstrip("\n").rpartition("Error: ")
     if not has_error:  # without arguments, click shows only the help

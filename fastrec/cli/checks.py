@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Callable, Sequence
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -248,7 +248,7 @@ def _about_rejects(group: RejectGroup) -> tuple[str, list[str]]:
     return f"; --repair would keep {kept} of them" if group.repairable else "", lines
 
 
-class _Terminal(io.BytesIO):
+class _Terminal(BytesIO):
     """A file whose lines are printed on the terminal."""
 
     def write(self, lines: Any) -> int:

@@ -30,6 +30,7 @@ from fastrec.cli.options import command
 from fastrec.cli.output import asked, run_reading, run_with_progress
 from fastrec.cli.tables import make_table, markdown_table, table_lines
 from fastrec.errors import FastrecError, UsageError
+from fastrec.parameters import Names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +48,7 @@ _PLAIN = frozenset({int, float, str})  # types of cells that CSV has as they are
 
 
 @command()
-def sql(arguments: tuple[str, ...], file: str | None, output: str | None, tables: bool) -> None:
+def sql(arguments: Names, file: str | None, output: str | None, tables: bool) -> None:
     """Run QUERY with DuckDB over the tables of CORPUS: answers, questions, models and records.
 
     Without a query, there is a prompt with completion and history. Several corpora add a column
@@ -88,7 +89,7 @@ def sql(arguments: tuple[str, ...], file: str | None, output: str | None, tables
             _run(opened, query, output_format, output)
 
 
-def _split(arguments: tuple[str, ...], file: str | None) -> tuple[tuple[str, ...], str | None]:
+def _split(arguments: Names, file: str | None) -> tuple[Names, str | None]:
     """Tell the corpora from the query, the last argument, unless that is a path or a URL."""
     if not arguments:
         raise UsageError('name a corpus, and a query such as "select * from answers limit 10"')
@@ -123,7 +124,7 @@ def _run(tables: Tables, query: str, output_format: str, output: str | None) -> 
         run_query(tables, query, as_text=output_format != "parquet") as result,
         ExitStack() as stack,
     ):
-        if result is None:
+        if not result:
             return
         if output is not None:
             path = stack.enter_context(replacing(output))

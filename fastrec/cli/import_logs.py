@@ -120,7 +120,7 @@ def _print_account(result: Import) -> None:
         print_notice(f"{shown(same)} has the same content as {shown(first)}: imported once")
     by_harness: dict[str, list[ImportedLog]] = {}
     left_out = Counter[str]()
-    logs_by_reason = defaultdict[str, list[str]](list)
+    logs_by_reason = defaultdict(list)
     fields = Counter[tuple[str, str, str]]()
     figures = []
     width = terminal_width()

@@ -4,9 +4,9 @@ Options about output are the same for all commands. So a command does not get th
 `asked` has them.
 """
 
-import io
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from io import StringIO
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -94,7 +94,7 @@ def print_csv(rows: Sequence[_Row], names: Iterable[str], *, exact: bool = False
 
     spell = str if exact and not sys.stdout.isatty() else safe
     names = list(names) or (list(rows[0]) if rows else [])
-    out = io.StringIO()
+    out = StringIO()
     writer = CsvWriter(out, raw_cells=asked().raw_cells)
     writer.writerow(names)
     for row in rows:

@@ -455,7 +455,7 @@ def _item_notes(scope: EvaluationItems) -> Iterator[str]:
         yield spell("standard error of measurement {standard_error:.3f}", scope)
         if scope.questions_needed is not None:
             yield spell("a reliability of 0.9 needs {questions_needed:question}", scope)
-    if scope.subset is None:
+    if not scope.subset:
         return
     for name, fidelity in (("chosen", scope.subset.chosen), ("random", scope.subset.random)):
         yield spell(

@@ -30,6 +30,7 @@ from fastrec.cli.tables import (
     spelled,
 )
 from fastrec.errors import counted
+from fastrec.parameters import Names
 from fastrec.wording import value_text
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _print_csv(ranking: Stats) -> None:
 
 
 @command()
-def stats(paths: tuple[str, ...], show_all: bool, **options: Any) -> None:
+def stats(paths: Names, show_all: bool, **options: Any) -> None:
     """Compare the models of each evaluation and metric: accuracy, score, errors, tokens, latency.
 
     PATHS are either one corpus that `fastrec normalize` published, whose summary has all the

@@ -5,12 +5,12 @@
 title and notes. CSV has columns of its own, with numbers in full precision.
 """
 
-import math
 import re
 import sys
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from math import inf
 from pkgutil import get_data
 from typing import Any, NamedTuple
 
@@ -128,7 +128,7 @@ def table_lines(table: Table) -> Iterator[str]:
     """Yield the lines of a table, without the columns that a narrow terminal has no room for."""
     texts = [list(map(safe, column.texts)) for column in table]
     widths = [max(map(width_of, cells)) for cells in texts]
-    most = terminal_columns() if sys.stdout.isatty() else math.inf
+    most = terminal_columns() if sys.stdout.isatty() else inf
     excess = sum(2 + width for width in widths if width) - most
     hidden = set()
     for _, number in sorted(

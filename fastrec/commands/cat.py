@@ -8,11 +8,11 @@
 """
 
 import glob
-import tempfile
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import islice, repeat
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Unpack
 
 from msgspec.structs import replace
@@ -157,7 +157,7 @@ def _run(tasks: Sequence[_CatTask], jobs: int) -> Generator[bytes]:
         yield from _matching_text(task)
     if here == len(tasks):
         return
-    with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
+    with TemporaryDirectory(prefix="fastrec-") as scratch:
         rest = [replace(task, output=f"{scratch}/{n}") for n, task in enumerate(tasks[here:])]
         with closing(run_in_order(_write_text, rest, text_bytes=text_bytes, jobs=jobs)) as done:
             for task in done:

@@ -18,7 +18,7 @@ from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 
-import msgspec
+from msgspec import Struct
 
 from fastrec.corpus.lock import locked
 from fastrec.corpus.output import CORPUS, work_root_of
@@ -30,7 +30,7 @@ from fastrec.storage import is_url, parent_of, storage_of, without_file_protocol
 from fastrec.storage.local import scratch_directory
 
 
-class RemovedWork(msgspec.Struct):
+class RemovedWork(Struct):
     """A directory that was removed, or unpublished files that were removed from the output."""
 
     #: Path of the directory.

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import chain, islice, zip_longest
 from typing import Any, Unpack
 
-import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from fastrec.answers.choosing import (
@@ -24,14 +24,15 @@ from fastrec.answers.values import judged_pairs, value_rows
 from fastrec.errors import NoMatchError, UsageError
 from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_filters
 from fastrec.notebook import Rows, Tabular, flat
-from fastrec.parameters import CORES, AnyPath, Notice
+from fastrec.parameters import CORES, AnyPath, Names, Notice
 from fastrec.progress import Progress
 from fastrec.statistics.adjust import adjust_p_values
 from fastrec.statistics.agreement import kappa_interval
 from fastrec.statistics.exact import Value
+from fastrec.statistics.intervals import OptionalNumber
 from fastrec.statistics.paired import Test, compare_series
 from fastrec.statistics.repeats import ERROR, MEAN, RIGHT, RepeatsAs, parse_repeats
-from fastrec.summary.document import ScopeNames, filled
+from fastrec.summary.document import SampleId, ScopeNames, filled
 from fastrec.where import GroupValues, empty_group, largest_groups, with_groups
 from fastrec.wording import points_per_unit
 
@@ -40,7 +41,7 @@ _Candidate = tuple[float, float, int, str, dict[str, Any]]
 _Values = Mapping[str, Sequence[Value]]  # by question, the values of both models
 
 
-class Example(msgspec.Struct):
+class Example(Struct):
     """A question on which the two models differ."""
 
     #: The value of A: the share of right answers, or the mean score.
@@ -50,7 +51,7 @@ class Example(msgspec.Struct):
     #: Other models that answered it.
     others: int
     #: The mean of theirs.
-    others_value: float | None
+    others_value: OptionalNumber
     #: With the answers of both models, those of A first.
     question: ShownQuestion
 
@@ -78,24 +79,24 @@ class ComparedEvaluation(ScopeNames, kw_only=True):
     #: The other questions.
     ties: int
     #: The accuracy of A, or the mean score of a graded metric.
-    a: float | None
+    a: OptionalNumber
     #: The same of B.
-    b: float | None
+    b: OptionalNumber
     #: `a` minus `b`.
-    difference: float | None
+    difference: OptionalNumber
     #: The test that gave `p` (docs/leaderboard.md#the-test-of-two-models); null if no question was
     #: compared.
     test: Test | None
     #: The p-value: how likely chance alone makes so large a difference.
-    p: float | None
+    p: OptionalNumber
     #: The p-value adjusted for many tests (docs/leaderboard.md#many-tests).
-    p_adjusted: float | None
+    p_adjusted: OptionalNumber
     #: The smallest difference that would be found (docs/answers.md#two-models).
-    detectable: float | None
+    detectable: OptionalNumber
     #: Questions that it takes to find the observed difference in 80 % of all cases.
     questions_needed: int | None
     #: With `--detect`: the chance to find such a difference (docs/answers.md#two-models).
-    chance: float | None
+    chance: OptionalNumber
     #: With `--detect`: questions for a chance of 80 %.
     detect_needed: int | None
     #: The most distinguishing questions.
@@ -113,11 +114,11 @@ class Uncompared(ScopeNames):
     missing: list[str]
 
 
-class Disputed(msgspec.Struct):
+class Disputed(Struct):
     """An answer on which two metrics differ."""
 
     #: The sample.
-    sample_id: int | str
+    sample_id: SampleId
     sample_hash: str
     #: The model.
     model_id: str
@@ -125,7 +126,7 @@ class Disputed(msgspec.Struct):
     right_by: str
 
 
-class Agreement(msgspec.Struct):
+class Agreement(Struct):
     """Two metrics (graders) on the same answers of an evaluation."""
 
     #: The evaluation.
@@ -145,13 +146,13 @@ class Agreement(msgspec.Struct):
     #: Wrong by both.
     both_wrong: int
     #: The share of answers with the same verdict.
-    agreement: float | None
+    agreement: OptionalNumber
     #: Cohen's kappa.
-    kappa: float | None
+    kappa: OptionalNumber
     #: Lower end of the 95 % interval.
-    kappa_low: float | None
+    kappa_low: OptionalNumber
     #: Upper end of the 95 % interval.
-    kappa_high: float | None
+    kappa_high: OptionalNumber
     #: The first answers on which they differ.
     disputed: list[Disputed]
 
@@ -172,14 +173,14 @@ class Comparison(Tabular):
     #: Metrics that are left out because they judge no answer: costs and bookkeeping.
     others: int = 0
     #: With `--metric-pair`: the two metrics.
-    metrics: tuple[str, ...] = ()
+    metrics: Names = ()
     #: With `--metric-pair`, by evaluation.
     agreement: list[Agreement] = []
     #: `--cluster`: tests are over clusters of questions with the same value of this field; null if
     #: they are over questions.
     cluster: str | None = None
     #: `--detect`: a difference in points.
-    detect: float | None = None
+    detect: OptionalNumber = None
 
     def rows(self) -> Rows:
         """A row for each evaluation, metric and group, or each evaluation with both metrics."""
@@ -198,7 +199,7 @@ def compare(
     *,
     metric_pair: Strings = (),
     repeats_as: str = "mean",
-    detect: float | None = None,
+    detect: OptionalNumber = None,
     examples: int = 2,
     group_by: Strings = (),
     cluster: str | None = None,
@@ -305,7 +306,7 @@ def _compare_scope(
     pair: tuple[str, str],
     *,
     repeats: RepeatsAs,
-    detect: float | None,
+    detect: OptionalNumber,
     examples: int,
 ) -> ComparedEvaluation:
     if query.models:
@@ -349,7 +350,7 @@ def _compare_scope(
 def _agreements(
     index: QuestionTable,
     scopes: Chosen,
-    graders: tuple[str, ...],
+    graders: Names,
     examples: int,
 ) -> list[Agreement]:
     """Compare two metrics on each evaluation that has both."""
@@ -370,7 +371,7 @@ def _agreement(index: QuestionTable, first: Query, second: Query, examples: int)
     by_one = [0, 0]
     for name, model, *pair in judged_pairs(index, first, second):
         verdicts = [
-            None if trial is None or trial.flag == ERROR else trial.flag == RIGHT for trial in pair
+            None if not trial or trial.flag == ERROR else trial.flag == RIGHT for trial in pair
         ]
         if None not in verdicts:
             cell = 2 * (not verdicts[0]) + (not verdicts[1])

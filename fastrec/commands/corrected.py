@@ -13,7 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Unpack
 
-import msgspec
 import numpy as np
 
 from fastrec.answers.choosing import open_scopes
@@ -29,8 +28,11 @@ from fastrec.normalize.corrections import GivenFile, Labeller, count_unfilled, n
 from fastrec.notebook import Tabular
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
+from fastrec.schemas.schema import JsonObject
+from fastrec.schemas.view import encode_json
 from fastrec.sorting.keys import METRIC
 from fastrec.statistics.corrected import correct_mean
+from fastrec.statistics.intervals import OptionalNumber
 from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.same_run import TRIAL_FIELDS
 from fastrec.where import said
@@ -54,11 +56,11 @@ class CorrectedModel(ScopeNames):
     raw: float
     #: The estimate of the score by people; null with fewer than two labels, and so are `low`,
     #: `high` and `to_halve`.
-    corrected: float | None
+    corrected: OptionalNumber
     #: Lower end of the 95 % interval.
-    low: float | None
+    low: OptionalNumber
     #: Upper end of the 95 % interval.
-    high: float | None
+    high: OptionalNumber
     #: How many labels in all halve the interval.
     to_halve: int | None
 
@@ -242,9 +244,7 @@ def _sample(numbers: Array, most: int, seed: int) -> Array:
 
 def _write_lines(selection: Selection, numbers: Array, path: str, graded: set[Any]) -> None:
     """Write lines to fill in, without the verdicts of the grader, which might sway a person."""
-    lines = [
-        msgspec.json.encode(_line_of(decoded(line), graded)) for line in selection.lines(numbers)
-    ]
+    lines = [encode_json(_line_of(decoded(line), graded)) for line in selection.lines(numbers)]
     try:
         with Path(path).open("xb") as file:
             file.write(b"".join(line + b"\n" for line in lines))
@@ -252,7 +252,7 @@ def _write_lines(selection: Selection, numbers: Array, path: str, graded: set[An
         raise UsageError(f"{shown(path)} cannot be written: {exc.strerror}") from exc
 
 
-def _line_of(record: dict[str, Any], graded: set[Any]) -> dict[str, Any]:
+def _line_of(record: JsonObject, graded: set[Any]) -> JsonObject:
     """A label without a verdict; of graded evaluations and metrics, without a score."""
     scope = record["evaluation_name"], record.get(METRIC)
     asked = record["input"]

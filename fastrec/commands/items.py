@@ -86,7 +86,7 @@ def _write_subsets(evaluations: Sequence[EvaluationItems], path: str) -> None:
     """Write the questions of subsets to a file, a hash on each line, as `--questions` reads it."""
     lines = []
     for scope in evaluations:
-        if scope.subset is not None:
+        if scope.subset:
             lines.append(f"# {len(scope.subset.questions):,} questions of {scope.evaluation_name}")
             lines += scope.subset.questions
     try:

@@ -1,9 +1,9 @@
 """`leaderboard`: all models on the primary metrics of all evaluations."""
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
+from math import inf
 from typing import Unpack
 
 from fastrec.answers.board import Leaderboard
@@ -109,7 +109,7 @@ def _weights(weights: Mapping[str, float] | AnyPath | None) -> dict[str, float]:
         where = shown(os.fspath(given))
         given = read_toml(os.fspath(given), "the weights")
     for name, value in given.items():
-        if type(value) not in (int, float) or not 0 <= value < math.inf:
+        if type(value) not in (int, float) or not 0 <= value < inf:
             raise UsageError(
                 f"{where}: the weight of {name!r} must be a number of at least 0, not {value!r}"
             )

@@ -21,7 +21,7 @@ from fastrec.corpus.reader import open_corpus
 from fastrec.corpus.rejects import CODES, RejectedLine, decode_rejected
 from fastrec.errors import UsageError, did_you_mean, shown
 from fastrec.filters import Strings, as_tuple
-from fastrec.json_documents import sorted_counts
+from fastrec.json_documents import CountsByName, sorted_counts
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
 from fastrec.normalize.corrections import PLACES, Place
 from fastrec.notebook import Tabular
@@ -52,13 +52,13 @@ class Rejects(Tabular):
     #: Rejected lines with the chosen codes.
     lines: int
     #: Lines by code.
-    codes: dict[str, int]
+    codes: CountsByName
     #: By the code, path but for indices, and version of the first error, the most frequent first.
     groups: list[RejectGroup]
     #: Lines that `--repair all` would keep.
     repairable: int
     #: By the code of a repair; a line may need several.
-    repairable_by_code: dict[str, int]
+    repairable_by_code: CountsByName
     #: With `--extract`: lines that are too long to be written; see their shard.
     truncated: list[Location]
 
@@ -171,7 +171,7 @@ def _rejected_lines(corpus: AnyPath, codes: Collection[str]) -> Iterator[Rejecte
             raise UsageError(f"there is no code {code!r}{hint}")
     reader = open_corpus(corpus)
     listed = reader.manifest.rejects
-    if listed is None:
+    if not listed:
         return
     path = file_in(reader.path, listed.file, join(reader.path, MANIFEST))
     for number, data in numbered_lines(path):

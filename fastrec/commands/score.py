@@ -11,17 +11,17 @@ the metric with most records of its model, unless a rule names a metric.
 
 import os
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import product
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
-import msgspec
 import numpy as np
 import zstandard
+from msgspec import MsgspecError, Struct
 
 from fastrec.answers.codes import Array, distinct_of
 from fastrec.answers.question_table import results_by_name
@@ -41,7 +41,7 @@ from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.schemas.schema import JsonObject
-from fastrec.schemas.view import NO_COUNTS, empty_by_key
+from fastrec.schemas.view import NO_COUNTS, empty_by_key, json_decoder
 from fastrec.scoring.rules import Rule, Scorer, Verdict, read_rules, shipped_rule
 from fastrec.sorting.keys import METRIC
 from fastrec.storage import is_url
@@ -53,7 +53,7 @@ _SHOWN_CHARACTERS = 400  # of the end of an answer, in an example
 _LEVEL = 1  # of shards that are read once
 
 
-class ScoredModel(msgspec.Struct):
+class ScoredModel(Struct):
     """A model on an evaluation, by one rule."""
 
     #: The evaluation.
@@ -84,7 +84,7 @@ class ScoredModel(msgspec.Struct):
     new: float | None = None
 
 
-class ScoreExample(msgspec.Struct):
+class ScoreExample(Struct):
     """An answer, as it was judged before and by a rule."""
 
     #: `to right`, `to wrong`, `nothing extracted`, `right` or `wrong`.
@@ -117,7 +117,7 @@ class Scored(Tabular):
     notices: list[str]
 
 
-class Reference(msgspec.Struct, forbid_unknown_fields=True):
+class Reference(Struct, forbid_unknown_fields=True):
     """A line of a file of references: the references of a question."""
 
     reference: str | list[str]
@@ -216,9 +216,9 @@ def _scored_shards(output: AnyPath | None, work_dir: str | None) -> Iterator[Pat
     It is beside a local output, or in the work directory. The manifest names it, so it has the same
     name every time.
     """
-    target = Path(os.fspath(output or "dry-run"))
+    target = Path(output or "dry-run")
     is_local = output is not None and not is_url(os.fspath(output))
-    beside = target.parent if is_local else tempfile.gettempdir()
+    beside = target.parent if is_local else gettempdir()
     shards = Path(work_dir or beside) / f".{target.name}.fastrec-scored"
     shutil.rmtree(shards, ignore_errors=True)  # of a run that was killed
     with naming(str(shards)):
@@ -233,7 +233,7 @@ def _scored_shards(output: AnyPath | None, work_dir: str | None) -> Iterator[Pat
 def _read_references(path: AnyPath) -> References:
     """Read a file of references; UsageError if it cannot be read or understood."""
     name = os.fspath(path)
-    decode = msgspec.json.Decoder(Reference).decode
+    decode = json_decoder(Reference)
     references = {}
     (text,) = GivenFile.at(name).texts
     for number, line in enumerate(text.split(b"\n"), start=1):
@@ -241,7 +241,7 @@ def _read_references(path: AnyPath) -> References:
             continue
         try:
             given = decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+        except (MsgspecError, UnicodeDecodeError) as exc:
             raise UsageError(f"{shown(name)}, line {number:,} is no reference: {exc}") from exc
         key = str(given.sample_id) if given.hash is None else given.hash
         texts = [given.reference] if isinstance(given.reference, str) else given.reference
@@ -322,7 +322,7 @@ class _Task(PartTask, frozen=True):
 _Key = tuple[str, str, str]  # evaluation and rule, and a model or a kind of example
 
 
-class _Scores(msgspec.Struct):
+class _Scores(Struct):
     """What became of the answers of a part, or of all parts."""
 
     # By model, the counts of `ScoredModel`.

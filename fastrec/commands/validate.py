@@ -14,25 +14,25 @@ The log has every finding, except that a line lists at most a hundred errors.
 """
 
 import os
-import tempfile
-import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
 from typing import Self
 
-import msgspec
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from fastrec.corpus.scan import run_in_order
 from fastrec.engine import check_jobs, jobs_for
 from fastrec.errors import FastrecError, ShardError, UsageError, check_choice, shown, utf8
 from fastrec.filters import Strings, field_names
-from fastrec.json_documents import sorted_counts
+from fastrec.json_documents import CountsByName, sorted_counts
 from fastrec.judge.batch import Batch
 from fastrec.judge.findings import (
     CODES,
@@ -55,14 +55,14 @@ from fastrec.progress import Progress
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, chosen_schema, schema_of
 from fastrec.schemas.upgrade import upgrade_record, upgrade_value
-from fastrec.schemas.view import NO_COUNTS
+from fastrec.schemas.view import NO_COUNTS, encode_json, json_decoder
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES, ReadStats
-from fastrec.sources.shard import Shard, Slice, TextEstimate, tasks_of, total_text
+from fastrec.sources.shard import Shard, Shards, Slice, TextEstimate, tasks_of, total_text
 from fastrec.summary.document import filled
 
 
-class UpgradeStep(msgspec.Struct):
+class UpgradeStep(Struct):
     """A step that loses or may confuse something, and the records that it concerns."""
 
     #: Begins with `upgrade.`.
@@ -75,7 +75,7 @@ class UpgradeStep(msgspec.Struct):
     locations: list[Location]
 
 
-class UpgradeReport(msgspec.Struct):
+class UpgradeReport(Struct):
     """What an upgrade of all valid records would change."""
 
     #: The newest version.
@@ -112,7 +112,7 @@ class Validation(Tabular):
     #: Valid records, repaired ones included.
     valid: int = 0
     #: Valid lines by schema version, the oldest first.
-    versions: dict[str, int] = {}
+    versions: CountsByName = {}
     #: Lines that are valid because they were repaired.
     repaired: int = 0
     #: Lines that are not.
@@ -120,7 +120,7 @@ class Validation(Tabular):
     #: Invalid lines that repairs would make valid.
     repairable: int = 0
     #: By the code of a repair; a line may need several.
-    repairable_by_code: dict[str, int] = {}
+    repairable_by_code: CountsByName = {}
     #: Lines of white space only.
     blank: int = 0
     #: Findings: a line may have several.
@@ -134,7 +134,7 @@ class Validation(Tabular):
     #: Whether `--max-errors` was reached, and the rest was not checked.
     stopped_early: bool = False
     #: Number of findings by code.
-    codes: dict[str, int] = {}
+    codes: CountsByName = {}
     #: By code, path and version: at most 1,000, errors first, then the most frequent.
     groups: list[FindingGroup] = []
     #: With `--upgrade-report`: what an upgrade of all valid records would change.
@@ -154,7 +154,7 @@ class _JudgedSlice(SliceFindings):
 
     versions: Counter[str] = NO_COUNTS
     # Steps of an upgrade, each with the meaning of its code as its message.
-    upgrades: FindingGroups = msgspec.field(default_factory=lambda: FindingGroups(len(NOTES)))
+    upgrades: FindingGroups = field(default_factory=lambda: FindingGroups(len(NOTES)))
     # Lines that repairs would make valid, by the code of a repair.
     repairable: Counter[str] = NO_COUNTS
     bom: bool = False
@@ -177,7 +177,7 @@ class _JudgedSlice(SliceFindings):
 _LocatedFinding = tuple[int, Finding, str | None]
 
 
-class LoggedFinding(msgspec.Struct):
+class LoggedFinding(Struct):
     """A line of the log: one finding."""
 
     #: The shard.
@@ -196,8 +196,7 @@ class LoggedFinding(msgspec.Struct):
     version: str | None
 
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(LoggedFinding).decode
+_decode = json_decoder(LoggedFinding)
 
 
 def _log_findings(path: str, source: str, findings: Iterable[_LocatedFinding]) -> None:
@@ -207,7 +206,7 @@ def _log_findings(path: str, source: str, findings: Iterable[_LocatedFinding]) -
             logged = LoggedFinding(
                 source, line, finding.severity, finding.code, finding.path, finding.message, version
             )
-            file.write(_encode(logged) + b"\n")
+            file.write(encode_json(logged) + b"\n")
 
 
 class _FindingLog:
@@ -254,13 +253,13 @@ def _renumbered(lines: Iterable[bytes], line_base: int) -> Iterator[bytes]:
     for line in lines:
         logged = _decode(line)
         logged.line += line_base
-        yield _encode(logged) + b"\n"
+        yield encode_json(logged) + b"\n"
 
 
 class Reporter:
     """Reports the progress of slices that this process reads, or that workers have read."""
 
-    def __init__(self, shards: Sequence[Shard], progress: Progress) -> None:
+    def __init__(self, shards: Shards, progress: Progress) -> None:
         self._text = TextEstimate(shards)
         self._progress = progress
         # Of the current slice: its estimated text, text, lines and invalid lines.
@@ -284,7 +283,7 @@ class Reporter:
         self._reported = now if stats else (0, 0, 0, 0)
 
 
-class _SliceTask(msgspec.Struct, frozen=True):
+class _SliceTask(Struct, frozen=True):
     slices: tuple[Slice, ...]
     max_line_bytes: int
     max_window: int
@@ -333,7 +332,7 @@ def validate(
         UsageError: No input was found, or another argument is wrong.
         FastrecError: The log cannot be written.
     """
-    started = time.perf_counter()
+    started = perf_counter()
     check_jobs(jobs)
     if max_errors is not None and max_errors < 1:
         raise UsageError(f"max_errors must be at least 1, not {max_errors}")
@@ -353,7 +352,7 @@ def validate(
     bad_shards = []
     progress = progress or Progress()
     with ExitStack() as stack:
-        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrec-"))
+        scratch = stack.enter_context(TemporaryDirectory(prefix="fastrec-"))
         log = None
         if json_log:
             log = stack.enter_context(closing(_FindingLog(os.fspath(json_log), shards)))
@@ -387,7 +386,7 @@ def validate(
         versions={name: total.versions[name] for name in SCHEMAS if total.versions[name]},
         repairable_by_code=sorted_counts(total.repairable),
         shards=len(shards),
-        seconds=time.perf_counter() - started,
+        seconds=perf_counter() - started,
         stopped_early=max_errors is not None and counts["invalid"] >= max_errors,
         codes=dict(total.groups.codes),
         groups=total.groups.in_order(),
@@ -407,8 +406,8 @@ def _upgrade_report(total: _JudgedSlice) -> UpgradeReport:
 
 
 def _judge_slices(
-    shards: Sequence[Shard], task: _SliceTask, jobs: int, progress: Progress
-) -> Generator[tuple[Slice, _JudgedSlice], None, None]:
+    shards: Shards, task: _SliceTask, jobs: int, progress: Progress
+) -> Generator[tuple[Slice, _JudgedSlice]]:
     """Judge all slices as `task` says, and yield their findings in the order of the inputs.
 
     Stop when `max_errors` is reached.

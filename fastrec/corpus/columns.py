@@ -19,7 +19,6 @@ takes time and memory.
 
 from __future__ import annotations
 
-import math
 import sys
 from array import array
 from collections import defaultdict
@@ -29,15 +28,19 @@ from decimal import Decimal
 from functools import cached_property
 from hashlib import sha256
 from itertools import count, repeat
+from math import inf, nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import zstandard
+from msgspec import MsgspecError, Raw, Struct
 from stringzilla import rfind
 
+from fastrec.build import package
 from fastrec.corpus.manifest import MANIFEST
 from fastrec.errors import CorpusError
 from fastrec.judge.parse import LongInteger
+from fastrec.schemas.view import encode_json, json_decoder
 from fastrec.sorting.keys import KeyColumns, sample_id_of, split_scope, text_of
 from fastrec.sources.formats import COLUMNS_MAGIC
 from fastrec.sources.shard import ListedFile, Shard
@@ -65,39 +68,9 @@ class Column(NamedTuple):
 
 
 # All columns but those of metadata, in the order of the file.
-COLUMNS = {
-    "evaluation": Column("u4", "`evaluation_name`", is_coded=True),
-    "metric": Column("u4", "`evaluation_result_id`; null if it has none", is_coded=True),
-    "model": Column("u4", "`model_id`", is_coded=True),
-    "run": Column("u4", "`evaluation_id`", is_coded=True),
-    "hash": Column("u4", "`sample_hash`", is_coded=True),
-    "sample_id": Column(
-        "u4", '`sample_id`; an integer beyond 64 bits as `{"integer": "0x…"}`', is_coded=True
-    ),
-    "interaction_type": Column("u4", "`interaction_type`", is_coded=True),
-    "schema_version": Column("u4", "`schema_version`", is_coded=True),
-    "correct": Column("u1", "1 if `evaluation.is_correct`"),
-    "error": Column("u1", "1 if it has an `error` that is not empty"),
-    "score": Column("f8", "`evaluation.score`; true is 1"),
-    "turns": Column("u4", "number of turns; 1 for a single turn"),
-    "tool_calls": Column("u4", "number of tool calls in all turns"),
-    "has_tokens": Column("u1", "1 if it has a `token_usage`"),
-    "input_tokens": Column("u8", "`token_usage.input_tokens`; 0 without"),
-    "output_tokens": Column("u8", "`token_usage.output_tokens`; 0 without"),
-    "total_tokens": Column("u8", "`token_usage.total_tokens`; 0 without"),
-    "latency_ms": Column("f8", "`performance.latency_ms`; NaN without"),
-    "input_characters": Column("u8", "characters of `input.raw`"),
-    "response_characters": Column(
-        "u8", "characters of all that the model said: its outputs and the turns of the assistant"
-    ),
-    "notes": Column(
-        "u1",
-        "what metadata say about the metric: 1 lower is better, 2 primary, 4 judgement, 8 cost, "
-        "16 bookkeeping",
-    ),
-    "bytes": Column("u8", "bytes of its line, with the newline"),
-    "fingerprint": Column("u8", "64-bit xxh3 of its line, with the newline"),
-}
+COLUMNS = msgspec.json.decode(
+    package().joinpath("corpus", "columns.json").read_bytes(), type=dict[str, Column]
+)
 
 CODES = [name for name, column in COLUMNS.items() if column.is_coded]
 
@@ -146,7 +119,7 @@ def listed_columns(part: Shard) -> tuple[str, ListedFile]:
     return file_in(folder, part.listed.columns.file, join(folder, MANIFEST)), part.listed.columns
 
 
-class Frame(msgspec.Struct, array_like=True):
+class Frame(Struct, array_like=True):
     """An entry of the header: the name of a frame, its type (`json` or an array's), its size."""
 
     name: str
@@ -154,7 +127,7 @@ class Frame(msgspec.Struct, array_like=True):
     bytes: int
 
 
-class Header(msgspec.Struct):
+class Header(Struct):
     """What a file of columns has."""
 
     records: int
@@ -162,7 +135,7 @@ class Header(msgspec.Struct):
     frames: list[Frame]
 
 
-class OtherKeys(msgspec.Struct):
+class OtherKeys(Struct):
     """Keys of metadata that have no column."""
 
     keys: list[str]
@@ -258,14 +231,14 @@ class ColumnsBuilder:
             held = array(numbers.typecode, known)
             if held.tolist() == known:
                 if len(known) < len(values):
-                    values = [math.nan if value is None else value for value in values]
+                    values = [nan if value is None else value for value in values]
                     held = array(numbers.typecode, values)
                 numbers.extend(held)
                 return
         for position, value in enumerate(values, len(numbers)):
             exact = from_portable(value)
             if exact is None:
-                exact = math.nan
+                exact = nan
             if exact.__class__ is int:
                 most = _MOST[numbers.typecode]
                 numbers.append(min(max(exact, -most), most))
@@ -280,12 +253,12 @@ class ColumnsBuilder:
         for name, column in COLUMNS.items():
             yield name, column.type, _little_endian(self._arrays[name])
             if column.is_coded:
-                yield f"values.{name}", "json", _encode(self._values(name))
+                yield f"values.{name}", "json", encode_json(self._values(name))
         for key, codes, values in self._metadata.columns():
             yield METADATA + key, "u1", codes
-            yield f"values.{METADATA}{key}", "json", _encode([None, *map(msgspec.Raw, values)])
-        yield "metadata", "json", _encode(self._metadata.other_keys())
-        yield "exact", "json", _encode(self._exact)
+            yield f"values.{METADATA}{key}", "json", encode_json([None, *map(Raw, values)])
+        yield "metadata", "json", encode_json(self._metadata.other_keys())
+        yield "exact", "json", encode_json(self._exact)
 
     def write(self, path: str, text_hash: str) -> tuple[int, str]:
         """Write the file, given the 128-bit xxh3 of the text of the part.
@@ -298,7 +271,7 @@ class ColumnsBuilder:
         for name, kind, content in self.contents():
             contents.append(compress(content))
             frames.append(Frame(name, kind, len(contents[-1])))
-        header = compress(_encode(Header(len(self._arrays["score"]), text_hash, frames)))
+        header = compress(encode_json(Header(len(self._arrays["score"]), text_hash, frames)))
         size = len(header).to_bytes(_SIZE_BYTES, "little")
         data = b"".join([COLUMNS_MAGIC, size, header, *contents])
         with storage_of(path).create(path, synced=False) as file:
@@ -336,13 +309,13 @@ def _sample_id(portable: dict[str, str]) -> int:
     return integer
 
 
-class _Tail(msgspec.Struct):
+class _Tail(Struct):
     """The end of a line, or all of it."""
 
-    metadata: dict[str, msgspec.Raw] = {}
+    metadata: dict[str, Raw] = {}
 
 
-class _KeyColumn(msgspec.Struct):
+class _KeyColumn(Struct):
     """The codes of a key of metadata, as far as records have it."""
 
     codes: array[int]
@@ -352,7 +325,7 @@ class _KeyColumn(msgspec.Struct):
 _NEW = _KeyColumn(array("B"))  # stands for the column of a key that is new
 
 
-class _MetadataColumns(msgspec.Struct):
+class _MetadataColumns(Struct):
     """Collects the metadata of records that have few distinct values.
 
     Most records have the same metadata as another one, so each distinct text is decoded once.
@@ -380,12 +353,12 @@ class _MetadataColumns(msgspec.Struct):
         try:
             tail = _decode_tail(b"{" + end[1:]) if len(end) > 1 else _Tail()
             self._numbers[end] = len(self._distinct)
-        except msgspec.MsgspecError:  # this is a key of an inner object
+        except MsgspecError:  # this is a key of an inner object
             tail = _decode_tail(text)
         codes = {}
         for key, value in tail.metadata.items():
             column = self._keys.get(key, _NEW)
-            if column is not None:
+            if column:
                 codes[key] = column.values.get(bytes(value)) or self._add_value(key, bytes(value))
         self._distinct.append(codes)
         return len(self._distinct) - 1
@@ -393,7 +366,7 @@ class _MetadataColumns(msgspec.Struct):
     def _settle(self) -> None:
         """Add the codes of waiting records to the columns."""
         for key, column in self._keys.items():
-            if column is not None:
+            if column:
                 of_distinct = [codes.get(key, 0) for codes in self._distinct]
                 column.codes.frombytes(bytes([of_distinct[number] for number in self._waiting]))
         self._records += len(self._waiting)
@@ -404,7 +377,7 @@ class _MetadataColumns(msgspec.Struct):
     def _add_value(self, key: str, value: bytes) -> int:
         """Return the code of a value that is new; 0 if its key has no column, or loses it."""
         column = self._keys.get(key)
-        if column is None:
+        if not column:
             if len(self._keys) == MOST_KEYS:
                 self._has_more = True
                 return 0
@@ -417,19 +390,18 @@ class _MetadataColumns(msgspec.Struct):
         """Yield each key with a column, the codes of the records, and the values from code 1 on."""
         self._settle()
         for key, column in self._keys.items():
-            if column is not None:
+            if column:
                 yield key, column.codes.tobytes(), column.values
 
     def other_keys(self) -> OtherKeys:
         """The keys without a column."""
         return OtherKeys(
-            [key for key, column in self._keys.items() if column is None], more=self._has_more
+            [key for key, column in self._keys.items() if not column], more=self._has_more
         )
 
 
-_encode = msgspec.json.Encoder().encode
-_decode_tail = msgspec.json.Decoder(_Tail).decode
-_decode_header = msgspec.json.Decoder(Header).decode
+_decode_tail = json_decoder(_Tail)
+_decode_header = json_decoder(Header)
 
 
 def _decompress(frame: bytes) -> bytes:
@@ -458,7 +430,7 @@ class PartColumns:
             head = self._read(0, begin + size)
         try:
             header = _decode_header(_decompress(head[begin : begin + size]))
-        except (msgspec.MsgspecError, zstandard.ZstdError) as exc:
+        except (MsgspecError, zstandard.ZstdError) as exc:
             raise self._damaged(f"its header cannot be read: {exc}") from exc
         if header.text_xxh3_128 != text_hash:
             raise self._damaged("it belongs to another part")
@@ -521,14 +493,14 @@ class PartColumns:
             try:
                 float(exact)
             except OverflowError:
-                numbers[position] *= math.inf
+                numbers[position] *= inf
         return numbers
 
     def values(self, name: str) -> list[Any]:
         """What the codes of a column stand for."""
         try:
             values: list[Any] = msgspec.json.decode(self.content(f"values.{name}"))
-        except msgspec.MsgspecError as exc:
+        except MsgspecError as exc:
             raise self._damaged(f"the values of {name} cannot be read: {exc}") from exc
         if name == "sample_id":
             values = [_sample_id(value) if isinstance(value, dict) else value for value in values]

@@ -12,19 +12,19 @@ import fcntl
 import os
 import re
 import secrets
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from fastrec.errors import LockedError, LostLeaseError, naming
 from fastrec.limits import current_limits
-from fastrec.schemas.view import REFUSALS
+from fastrec.schemas.view import REFUSALS, encode_json
 from fastrec.storage import is_private
 from fastrec.storage.shared_object import ChangedError, SharedObject
 
@@ -177,8 +177,8 @@ class Lease:
         self._limits = current_limits()  # also for the thread that renews the lease
         self._me = _this_run()
         self.token = self._me.token  # the name of this run: no other run ever has the same
-        self._ended = threading.Event()
-        self._renewing = threading.Lock()  # both the driver and a thread renew the lease
+        self._ended = Event()
+        self._renewing = Lock()  # both the driver and a thread renew the lease
         self._renewed_at = 0.0, 0.0
         self._lost: LostLeaseError | None = None
         self.stays = False  # whether the lease is left behind at the end
@@ -194,7 +194,7 @@ class Lease:
     @contextmanager
     def held(self) -> Iterator[None]:
         self._take()
-        thread = threading.Thread(target=self._keep_renewing, name="fastrec-lease", daemon=True)
+        thread = Thread(target=self._keep_renewing, name="fastrec-lease", daemon=True)
         thread.start()
         try:
             yield
@@ -213,7 +213,7 @@ class Lease:
 
         Ask the store only if that is possible.
         """
-        if self._lost is not None:
+        if self._lost:
             raise self._lost
         if not self._is_sure():
             with self._renewing:
@@ -271,7 +271,7 @@ class Lease:
         )
 
     def _renew(self, alive: float) -> None:
-        if self._lost is not None:
+        if self._lost:
             raise self._lost
         started = _clocks()
         try:
@@ -285,16 +285,16 @@ class Lease:
 
     def _check_holder(self) -> None:
         holder = self._holder()
-        if holder is None or holder.token != self.token:
+        if not holder or holder.token != self.token:
             self._lost = LostLeaseError(self._output, str(holder or "which has ended since"))
             raise self._lost
 
     def _encoded(self, alive: float) -> bytes:
         self._me.alive = alive
-        return msgspec.json.encode(self._me)
+        return encode_json(self._me)
 
     def _keep_renewing(self) -> None:
-        while not self._ended.wait(self._limits.lease_renew_seconds) and self._lost is None:
+        while not self._ended.wait(self._limits.lease_renew_seconds) and not self._lost:
             with suppress(OSError, LockedError):  # the next attempt may succeed
                 self.renew()
 

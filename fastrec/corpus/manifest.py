@@ -10,10 +10,11 @@ from hashlib import sha256
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, Struct, UnsetType
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import CorpusError, UsageError, counted, shown
-from fastrec.json_documents import indented_json
+from fastrec.json_documents import CountsByName, indented_json
 from fastrec.parameters import AnyPath
 from fastrec.schemas.view import REFUSALS
 from fastrec.sorting.keys import FIELDS, METRIC, key_splitter, sample_id_of, split_scope, text_of
@@ -24,7 +25,7 @@ from fastrec.summary.document import Summary, json_safe
 _MOST_SKIPPED = 20  # listed in a message
 
 
-class KeyEntry(msgspec.Struct, frozen=True):
+class KeyEntry(Struct, frozen=True):
     """The fields that a record is sorted by."""
 
     evaluation_name: str
@@ -33,10 +34,10 @@ class KeyEntry(msgspec.Struct, frozen=True):
     evaluation_id: str
     sample_id: int | str
     #: Absent if the schema version has none.
-    evaluation_result_id: str | msgspec.UnsetType | None = msgspec.UNSET
+    evaluation_result_id: str | UnsetType | None = UNSET
 
 
-class SideFileEntry(msgspec.Struct):
+class SideFileEntry(Struct):
     """A file beside a part."""
 
     #: Name in the corpus.
@@ -47,7 +48,7 @@ class SideFileEntry(msgspec.Struct):
     sha256: str
 
 
-class PartEntry(msgspec.Struct):
+class PartEntry(Struct):
     """A part of the corpus."""
 
     #: Name in the corpus.
@@ -69,10 +70,10 @@ class PartEntry(msgspec.Struct):
     #: The values that questions need (docs/files.md#part-00000columns).
     columns: SideFileEntry
     #: The shard and line of each record, with `--track-sources`.
-    sources: SideFileEntry | msgspec.UnsetType = msgspec.UNSET
+    sources: SideFileEntry | UnsetType = UNSET
 
 
-class RejectsEntry(msgspec.Struct):
+class RejectsEntry(Struct):
     """The rejects file."""
 
     #: Name in the corpus.
@@ -85,7 +86,7 @@ class RejectsEntry(msgspec.Struct):
     sha256: str
 
 
-class InputEntry(msgspec.Struct):
+class InputEntry(Struct):
     """A shard that was read, and its line counts.
 
     Of exact duplicates, the first in the order of inputs is kept.
@@ -110,12 +111,12 @@ class InputEntry(msgspec.Struct):
     #: Lines of white space only.
     blank: int
     #: Valid lines by the code of a repair; a line may have several.
-    repaired: dict[str, int] = {}
+    repaired: CountsByName = {}
     #: Records that filters left out; they are not among the lines.
     filtered: int = 0
 
 
-class Manifest(msgspec.Struct, kw_only=True):
+class Manifest(Struct, kw_only=True):
     """The document `manifest.json`."""
 
     #: Version of this document's format.
@@ -149,7 +150,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     #: Unreadable shards that `--skip-bad-shards` left out of the corpus.
     skipped: list[str]
     #: Corpora that `--trust` took as they are.
-    trusted: list[str] | msgspec.UnsetType = msgspec.UNSET
+    trusted: list[str] | UnsetType = UNSET
     #: Why the corpus was not published, and is in `OUT.refused` instead of `OUT`; null if it was.
     refused: str | None = None
 
@@ -157,7 +158,7 @@ class Manifest(msgspec.Struct, kw_only=True):
         return indented_json(self)
 
 
-class _ListedFile(msgspec.Struct):
+class _ListedFile(Struct):
     file: str
 
 
@@ -166,7 +167,7 @@ class _ListedPart(_ListedFile):
     sources: _ListedFile | None = None
 
 
-class _Listing(msgspec.Struct):
+class _Listing(Struct):
     """What is the same in manifests of all versions."""
 
     fastrec: str
@@ -209,7 +210,7 @@ def key_entry(key: bytes, sort_fields: Sequence[str]) -> KeyEntry:
         evaluation_name=evaluation,
         **dict(zip(FIELDS[1:], map(text_of, strings), strict=False)),
         sample_id=json_safe(sample_id_of(sample_id)),
-        evaluation_result_id=metric if METRIC in sort_fields else msgspec.UNSET,
+        evaluation_result_id=metric if METRIC in sort_fields else UNSET,
     )
 
 

@@ -17,14 +17,13 @@ from math import isnan
 from operator import eq, sub
 from typing import Any
 
-import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct, convert
 
 from fastrec.corpus.columns import COLUMNS, ROW_COLUMNS, TOKENS, PartColumns
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import OpenedPart
 from fastrec.sorting.keys import METRIC, field_encoder
-from fastrec.sorting.runs import BLOCK_ROWS, Origins
+from fastrec.sorting.runs import BLOCK_ROWS, OriginsByPosition
 from fastrec.sorting.slices import Bound, RunSlice
 from fastrec.summary.rows import USUAL_TYPE, to_portable
 from fastrec.summary.rows import Column as RowColumn
@@ -40,7 +39,7 @@ KEY_COLUMNS = {
 }
 
 
-class PartIndex(msgspec.Struct, frozen=True, array_like=True):
+class PartIndex(Struct, frozen=True, array_like=True):
     """What the columns of a part lack to be the index of a run, or of a part that is kept."""
 
     text_hash: str  # 128-bit xxh3 of the text of the part
@@ -51,7 +50,7 @@ class PartIndex(msgspec.Struct, frozen=True, array_like=True):
     pieces: bytes
     # its line in the piece, 64 bits; empty if each line of the piece is a record of the part
     lines: bytes = b""
-    origins: list[tuple[int, Origins]] = []  # of records with several copies, by position
+    origins: OriginsByPosition = []  # of records with several copies, by position
     chosen: bytes | None = (
         None  # a byte of each record of the part: 1 if the run has it; None if it has all
     )
@@ -124,7 +123,7 @@ class PartRecords:
             columns[place] = self._values(name, span)
         return list(zip(*(columns[place] for place in sorted(columns)), strict=True))
 
-    def origins(self, first: int, end: int) -> list[tuple[int, Origins]]:
+    def origins(self, first: int, end: int) -> OriginsByPosition:
         """The origins of records that have several copies, by position among these records."""
         origins = self._index.origins
         chosen = origins[bisect_left(origins, (first,)) : bisect_left(origins, (end,))]
@@ -212,7 +211,7 @@ def _blocks_of(
 
 def read_index(path: str) -> PartIndex:
     """Read an index; DamagedFileError if it is damaged or missing."""
-    return msgspec.convert(next(read_blocks(path)), PartIndex)
+    return convert(next(read_blocks(path)), PartIndex)
 
 
 def open_part(part: RunSlice, low: Bound, high: Bound, with_rows: bool) -> OpenedPart:

@@ -33,7 +33,7 @@ from fastrec.corpus.manifest import is_refused
 from fastrec.corpus.output import NEXT, REFUSED, Kind, Output, not_refused, work_root_of
 from fastrec.engine.base import Engine
 from fastrec.errors import DamagedFileError, LockedError, UsageError, shown
-from fastrec.sources.shard import Shard, total_text
+from fastrec.sources.shard import Shard, Shards, total_text
 from fastrec.storage import is_url, join, parent_and_name, parent_of, storage_of
 from fastrec.storage.local import LOCAL
 
@@ -315,7 +315,7 @@ def open_output(
     return open_store_output(output, kind, work, overwrite=overwrite, fresh=fresh)
 
 
-def check_output(output: str, names: Sequence[str], shards: Sequence[Shard] = ()) -> None:
+def check_output(output: str, names: Sequence[str], shards: Shards = ()) -> None:
     """Refuse an output inside an input, and an input inside the output."""
     ours = _canonical(output)
     shown_output = shown(output)
@@ -332,7 +332,7 @@ def check_output(output: str, names: Sequence[str], shards: Sequence[Shard] = ()
             )
 
 
-def check_inputs_not_in(refused: str, names: Sequence[str], shards: Sequence[Shard]) -> None:
+def check_inputs_not_in(refused: str, names: Sequence[str], shards: Shards) -> None:
     """Refuse inputs in a refused corpus that this run would replace or remove."""
     if not storage_of(refused).exists(refused):
         return
@@ -355,7 +355,7 @@ def _canonical(path: str) -> str:
 
 
 def _canonical_inputs(
-    names: Sequence[str], shards: Sequence[Shard], *, as_urls: bool
+    names: Sequence[str], shards: Shards, *, as_urls: bool
 ) -> Iterator[tuple[str, str]]:
     """Yield the inputs as they are given, and their shards, each with its canonical path.
 
@@ -372,7 +372,7 @@ def _canonical_inputs(
                 yield path, f"{known(parent)}/{name}"
 
 
-def too_little_space(output: Output, shards: Sequence[Shard], runs: Iterable[Shard]) -> str | None:
+def too_little_space(output: Output, shards: Shards, runs: Iterable[Shard]) -> str | None:
     """Return a warning if the disk is probably too small for a corpus of these shards and its runs.
 
     Streams do not count, because their size is unknown.

@@ -11,13 +11,14 @@ from heapq import merge
 from io import BytesIO
 from itertools import chain
 
-import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, MsgspecError, Struct, UnsetType
 
 from fastrec.corpus.writer import ShardWriter, Written
 from fastrec.errors import CorpusError
 from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import ERRORS, Finding
+from fastrec.limits import in_batches
+from fastrec.schemas.view import encode_json, json_decoder
 from fastrec.sorting.files import ViewsWriter, blocks_between
 from fastrec.sources.lines import Chunk, chunks
 from fastrec.storage import storage_of
@@ -28,10 +29,8 @@ _BLOCK_BYTES = 1 << 14  # of lines: a merge holds a block of each file
 _SOME_BYTES = 1 << 16
 _HELD_BYTES = 64 << 20  # to hold of all files of a merge
 
-_encode = msgspec.json.Encoder().encode
 
-
-class RejectedLine(msgspec.Struct):
+class RejectedLine(Struct):
     """A line of the rejects file; `code`, `path` and `message` are those of the first error."""
 
     #: The shard, by the path that was given or found.
@@ -69,7 +68,7 @@ class RejectedLine(msgspec.Struct):
         return self.raw.encode()
 
     def to_json(self) -> bytes:
-        return _encode(self) + b"\n"
+        return encode_json(self) + b"\n"
 
 
 class RejectsWriter(ViewsWriter):
@@ -96,12 +95,12 @@ class RejectsWriter(ViewsWriter):
         return start, self.size
 
     def _write_waiting(self) -> None:
-        for start in range(0, len(self._waiting), _BLOCK_BYTES):
-            self.write_block(self._waiting[start : start + _BLOCK_BYTES])
+        for block in in_batches(self._waiting, _BLOCK_BYTES):
+            self.write_block(block)
         self._waiting.clear()
 
 
-class RejectRange(msgspec.Struct, frozen=True):
+class RejectRange(Struct, frozen=True):
     """The rejected lines of one piece of a shard: a range of a task's file."""
 
     path: str
@@ -112,7 +111,7 @@ class RejectRange(msgspec.Struct, frozen=True):
     line_base: int = 0  # to add to line numbers
 
 
-_decode = msgspec.json.Decoder(RejectedLine).decode
+_decode = json_decoder(RejectedLine)
 
 
 def rejected_line(source: str, line: InvalidLine) -> RejectedLine:
@@ -152,7 +151,7 @@ def decode_rejected(path: str, number: int, line: bytes) -> RejectedLine:
         if rejected.code not in CODES:
             raise ValueError(f"there is no code {rejected.code!r}")  # noqa: TRY301
     # base64 and UTF-8 raise kinds of ValueError
-    except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
+    except (MsgspecError, ValueError, RecursionError) as exc:
         raise CorpusError(path, f"not a rejected line: {exc}", number) from exc
     return rejected
 
@@ -184,7 +183,7 @@ def write_rejects(
 
 def _lines_of(piece: RejectRange, name: str) -> Iterator[bytes]:
     """Read the lines of a range, and correct their line numbers and the name of their source."""
-    begin = b'{"source":' + _encode(name) + b","
+    begin = b'{"source":' + encode_json(name) + b","
     for line in _lines(piece.path, piece.start, piece.end, _SOME_BYTES):
         if piece.line_base or not line.startswith(begin):
             rejected = _decode(line)

@@ -20,12 +20,12 @@ from contextlib import contextmanager
 from operator import length_hint
 from typing import IO, TypeVar, cast
 
-import msgspec
 import zstandard
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from fastrec.corpus.manifest import MANIFEST, KeyEntry, Manifest, PartEntry
 from fastrec.engine import jobs_for, make_engine
+from fastrec.engine.base import Argument, Result
 from fastrec.errors import CorpusError, is_out_of_memory, out_of_memory, shown
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
@@ -39,8 +39,6 @@ from fastrec.storage import file_in, join, open_reader, parent_of
 
 VERIFY_HINT = "`fastrec verify` lists everything that is wrong with a corpus"
 
-Argument = TypeVar("Argument")
-Result = TypeVar("Result")
 OfPart = TypeVar("OfPart", bound="PartTask")
 
 Buffered = tuple[bytes | bytearray, int]  # a buffer, and how many of its bytes are valid
@@ -49,7 +47,7 @@ Buffered = tuple[bytes | bytearray, int]  # a buffer, and how many of its bytes 
 _idle: list[zstandard.ZstdDecompressor] = []
 
 
-class PartFile(msgspec.Struct, frozen=True):
+class PartFile(Struct, frozen=True):
     path: str
     entry: PartEntry
 
@@ -59,7 +57,7 @@ class PartFile(msgspec.Struct, frozen=True):
         return file_in(corpus, name, join(corpus, MANIFEST))
 
 
-class PartTask(msgspec.Struct, frozen=True):
+class PartTask(Struct, frozen=True):
     """A task that reads a part."""
 
     part: PartFile
@@ -75,7 +73,7 @@ def parts_of(corpus: str, manifest: Manifest) -> list[PartFile]:
     """
     path = join(corpus, MANIFEST)
     schema = CORPUS_LABELS.get(manifest.schema)
-    if schema is None:
+    if not schema:
         known = "this version of fastrec reads " + ", ".join(CORPUS_LABELS)
         raise CorpusError(path, f"its records have schema {manifest.schema}, but {known}")
     if sorted(manifest.sort_fields) != sorted(schema.sort_fields):

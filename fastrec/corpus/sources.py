@@ -9,29 +9,28 @@ order of the inputs, which the line counts call kept.
 
 from collections.abc import Iterable, Iterator
 
-import msgspec
+from msgspec import UNSET, Struct, field
 
 from fastrec.corpus.manifest import MANIFEST, Manifest
 from fastrec.corpus.scan import VERIFY_HINT, PartFile
 from fastrec.errors import CorpusError, ShardMissingError, UsageError, shown
-from fastrec.schemas.view import REFUSALS
+from fastrec.schemas.view import REFUSALS, encode_json, json_decoder
 from fastrec.sources.shard import numbered_lines
 from fastrec.storage import join, parent_of, storage_of
 
 _SUFFIX = ".sources.zst"
 
 
-class Source(msgspec.Struct, frozen=True):
+class Source(Struct, frozen=True):
     """Where a record comes from."""
 
     #: By the path that was given or found.
-    shard: str = msgspec.field(name="source")
+    shard: str = field(name="source")
     #: Number of the line in the shard, from 1.
     line: int
 
 
-_decode = msgspec.json.Decoder(Source).decode
-_encode = msgspec.json.Encoder().encode
+_decode = json_decoder(Source)
 
 
 def sources_path(part: str) -> str:
@@ -41,7 +40,7 @@ def sources_path(part: str) -> str:
 
 def line_begin(shard: str) -> bytes:
     r"""Return how the line of a source of this shard begins; its line number and `}\n` follow."""
-    return b'{"source":' + _encode(shard) + b',"line":'
+    return b'{"source":' + encode_json(shard) + b',"line":'
 
 
 def has_sources(manifest: Manifest) -> bool:
@@ -61,7 +60,7 @@ def read_sources(part: PartFile, positions: Iterable[int]) -> Iterator[Source]:
 
     CorpusError if the manifest lists none.
     """
-    if part.entry.sources is msgspec.UNSET:
+    if part.entry.sources is UNSET:
         manifest = join(parent_of(part.path), MANIFEST)
         raise CorpusError(manifest, f"lists no sources of {part.entry.file}")
     path = part.beside(part.entry.sources.file)

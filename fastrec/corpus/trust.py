@@ -12,7 +12,7 @@ says otherwise (`--trust`, `--judge`). A corpus made with records that were take
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -30,7 +30,7 @@ from fastrec.parameters import Notice
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.view import REFUSALS
-from fastrec.sources.shard import Shard
+from fastrec.sources.shard import Shard, Shards
 from fastrec.storage import join, parent_and_name, parent_of, storage_of
 
 _Range = tuple[Position, Position, str]  # the first and the last position of a part, and its path
@@ -70,7 +70,7 @@ def remember(document: bytes, *, is_guess: bool = True) -> None:
 
 
 def trusted_shards(
-    shards: Sequence[Shard],
+    shards: Shards,
     target: Schema,
     *,
     sort_fields: tuple[str, ...],

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import Any, Self
 
-import msgspec
 import zstandard
+from msgspec import Struct
 from xxhash import xxh3_128
 
 from fastrec.errors import ShardError
@@ -38,7 +38,7 @@ _TUNED = {3: {"hash_log": 16, "chain_log": 16, "min_match": 6}}
 _GZIP = 31  # wbits: the largest window, in a gzip member without name and time
 
 
-class Written(msgspec.Struct, frozen=True):
+class Written(Struct, frozen=True):
     bytes: int
     sha256: str
     text_bytes: int

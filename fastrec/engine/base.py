@@ -1,14 +1,14 @@
 """The interface of an engine, the serial engine, and the times of tasks."""
 
 import gc
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property, partial
 from itertools import islice
+from time import perf_counter, process_time
 from typing import Any, Self, TypeVar
 
-import msgspec
+from msgspec import Struct
 
 from fastrec.errors import PanicError
 from fastrec.limits import Limits, current_limits, use_limits
@@ -25,7 +25,7 @@ Results = Iterator[tuple[int, Result]]  # the number of each argument, and the r
 TimedResults = Iterator[tuple[int, Timed[Result]]]
 
 
-class Phase(msgspec.Struct):
+class Phase(Struct):
     """The time that some tasks took."""
 
     #: What its tasks do; `driver`: no task ran, as at start, plan, summary and publishing.
@@ -77,14 +77,14 @@ class Engine:
         """
         name = PHASES.get(getattr(task, "__name__", ""), OTHER_PHASE)
         phase = self.times.setdefault(name, Phase(name))
-        started = time.perf_counter()
+        started = perf_counter()
         timed = partial(_run_task, task, current_limits())
         for number, (result, seconds, cpu_seconds) in self._run_timed(timed, arguments):
             phase.tasks += 1
             phase.cpu_seconds += cpu_seconds
             phase.waiting_seconds += max(seconds - cpu_seconds, 0.0)
             yield number, result
-        phase.seconds += time.perf_counter() - started
+        phase.seconds += perf_counter() - started
 
     def in_order(self, task: Task[Argument, Result], arguments: Iterable[Argument]) -> list[Result]:
         """Run a task on each argument, and list the results in the order of the arguments."""
@@ -137,11 +137,11 @@ def _run_task(task: Task[Argument, Result], limits: Limits, argument: Argument) 
     A panic of a native library is no `Exception`, and cannot be pickled: it becomes an error of
     ours.
     """
-    started = time.perf_counter()
-    cpu_started = time.process_time()
+    started = perf_counter()
+    cpu_started = process_time()
     try:
         with use_limits(limits):
-            return task(argument), time.perf_counter() - started, time.process_time() - cpu_started
+            return task(argument), perf_counter() - started, process_time() - cpu_started
     except (Exception, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
     except BaseException as exc:  # noqa: BLE001 - its class is not public

@@ -8,12 +8,12 @@ A Dask worker may have several threads, and may be presumed dead while it still 
 one process run one at a time, and each writes files under names of its own.
 """
 
-import contextlib
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
+from threading import Lock
 from typing import Any, Self
 
 from fastrec.build import differences, identity
@@ -33,7 +33,7 @@ _FAST_WORKERS = {
 
 _NO_ANSWER = "no scheduler with workers answers there"
 
-_one_at_a_time = threading.Lock()
+_one_at_a_time = Lock()
 
 
 class ClusterEngine(Engine):
@@ -179,7 +179,7 @@ class ClusterEngine(Engine):
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
         for ours in filter(None, (self._client, self._cluster)):
             # of frozen workers, whose tasks are done or abandoned
-            with contextlib.suppress(TimeoutError):
+            with suppress(TimeoutError):
                 ours.close(timeout=5)
 
 
@@ -199,7 +199,7 @@ def _bounded_client(address: Any, seconds: float) -> Any:
             try:
                 super().start(callback_timeout=seconds, **options)
             except BaseException:
-                with contextlib.suppress(TimeoutError):
+                with suppress(TimeoutError):
                     self.close(timeout=1)
                 raise
 

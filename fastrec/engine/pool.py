@@ -16,12 +16,10 @@ executor itself, and ends such a pool. Tasks then count as if their workers had 
 stays stopped is killed.
 """
 
-import contextlib
 import multiprocessing
 import os
 import signal
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -33,8 +31,10 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     wait,
 )
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, Self
 
 from fastrec.engine.base import Engine, Task
@@ -64,8 +64,8 @@ class PoolEngine(Engine):
         self.jobs = jobs
         self._executor: Any = None
         self._is_alone = False  # whether the pool has one worker, for tasks of a broken one
-        self._watch: threading.Thread | None = None  # kills stopped workers
-        self._ended = threading.Event()  # tells it to end
+        self._watch: Thread | None = None  # kills stopped workers
+        self._ended = Event()  # tells it to end
         self._dead_checks = 0
         self._progress: tuple[float, dict[int, int | None]] = (0.0, {})
 
@@ -86,7 +86,7 @@ class PoolEngine(Engine):
 
     def _result_of(self, future: Future[Any], task: Task[Any, Any], argument: object) -> Any:
         """The result of a task, which runs again in a pool of one worker if its pool broke."""
-        with contextlib.suppress(BrokenExecutor):
+        with suppress(BrokenExecutor):
             return future.result()
         if not self._is_alone:
             self._end(kill=True)
@@ -107,7 +107,7 @@ class PoolEngine(Engine):
             self._check_workers()
             if self._dead_checks >= _GIVE_UP_CHECKS:
                 for future in running:
-                    with contextlib.suppress(InvalidStateError):  # it has just finished
+                    with suppress(InvalidStateError):  # it has just finished
                         future.set_exception(BrokenExecutor("the pool is dead"))
         return set()
 
@@ -150,9 +150,9 @@ class PoolEngine(Engine):
                 new_executor = loky.ProcessPoolExecutor
             self._executor = new_executor(jobs, initializer=_become_worker, initargs=(os.getpid(),))
             self._executor.submit(os.getpid)  # the first task starts all workers
-            self._ended = threading.Event()
+            self._ended = Event()
             watched = self._workers, self._ended, current_limits().pool_look_seconds
-            self._watch = threading.Thread(target=_kill_stopped, args=watched, daemon=True)
+            self._watch = Thread(target=_kill_stopped, args=watched, daemon=True)
             self._watch.start()
         self._dead_checks = 0
         self._progress = time.monotonic(), {}
@@ -165,14 +165,14 @@ class PoolEngine(Engine):
         executor = self._executor
         workers = self._workers()
         self._ended.set()
-        if self._watch is not None:
+        if self._watch:
             self._watch.join()
         results = executor._result_queue  # noqa: SLF001 - see above
         manager = executor._executor_manager_thread  # noqa: SLF001
         for pid in workers if kill else ():
             _kill(pid)
         executor.shutdown(wait=False)
-        if manager is None:
+        if not manager:
             return
         manager.join(_NOTICE_SECONDS if kill else current_limits().pool_leave_seconds)
         if manager.is_alive():
@@ -185,7 +185,7 @@ class PoolEngine(Engine):
         try:
             self._start(self.jobs)
         except BaseException:  # such as a signal that was blocked during the start
-            if self._executor is not None:
+            if self._executor:
                 self._end(kill=True)
             raise
         return self
@@ -194,7 +194,7 @@ class PoolEngine(Engine):
         self._end(kill=kind is not None)
 
 
-def _kill_stopped(workers: Callable[[], list[int]], ended: threading.Event, seconds: float) -> None:
+def _kill_stopped(workers: Callable[[], list[int]], ended: Event, seconds: float) -> None:
     """Kill workers that stay stopped, looking every few seconds.
 
     In a thread of its own, because the executor waits for a stopped worker when another one has
@@ -218,7 +218,7 @@ def _end_results(results: Any) -> None:
 
     Once the workers have closed theirs, its reader notices.
     """
-    if results is not None:
+    if results:
         results._writer.close()  # noqa: SLF001 - there is no public way
 
 
@@ -227,7 +227,7 @@ def _end_results(results: Any) -> None:
 # progress, and whether its parent is alive, are questions to the kernel.
 
 
-@contextlib.contextmanager
+@contextmanager
 def _signals_blocked() -> Iterator[None]:
     """Block signals while workers start.
 
@@ -241,7 +241,7 @@ def _signals_blocked() -> Iterator[None]:
 
 
 def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
+    with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
 
 
@@ -250,9 +250,9 @@ def _state_of(pid: int) -> str:
 
     Empty if it is unknown.
     """
-    with contextlib.suppress(OSError, IndexError):
+    with suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
@@ -262,7 +262,7 @@ def _state_of(pid: int) -> str:
 
 def _turns_of(pid: int) -> int | None:
     """How often the main thread of a process has run on a processor; None if it is unknown."""
-    with contextlib.suppress(OSError, IndexError, ValueError):
+    with suppress(OSError, IndexError, ValueError):
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[2])
     return None
 
@@ -280,7 +280,7 @@ def _become_worker(parent: int) -> None:
     if sys.platform == "linux":
         import ctypes  # noqa: PLC0415 - takes some milliseconds
 
-        with contextlib.suppress(OSError, AttributeError):  # a C library without prctl
+        with suppress(OSError, AttributeError):  # a C library without prctl
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
     def watch() -> None:
@@ -288,4 +288,4 @@ def _become_worker(parent: int) -> None:
             time.sleep(_PARENT_SECONDS)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    threading.Thread(target=watch, daemon=True).start()
+    Thread(target=watch, daemon=True).start()

@@ -10,10 +10,10 @@
 """
 
 import csv
-import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from io import StringIO
 from typing import Any
 
 from fastrec.errors import LogError
@@ -129,7 +129,7 @@ def _stated(log: Log) -> Texts:
     names = (log.task, *log.path.split("/")[-3:-2])
     for file in log.files[1:]:
         text = read_text(file.path).decode(errors="replace")
-        for row in csv.DictReader(io.StringIO(text)):
+        for row in csv.DictReader(StringIO(text)):
             if row.get("") in names:
                 return row
     return {}

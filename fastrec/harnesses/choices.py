@@ -20,14 +20,14 @@ from collections.abc import Sequence
 from math import inf, isnan
 from typing import Literal
 
-import msgspec
+from msgspec import Struct
 
 from fastrec.harnesses.values import OptionalInt, OptionalNumber
 
 Rule = Literal["none", "characters", "no_space", "delimited", "bytes", "tokens", "pmi"]
 
 
-class Choices(msgspec.Struct, gc=False):
+class Choices(Struct, gc=False):
     """The choices of a question, and how likely the model finds each."""
 
     texts: list[str]

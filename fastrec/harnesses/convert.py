@@ -35,7 +35,7 @@ from statistics import median
 from typing import Any, Self
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from xxhash import xxh3_64_intdigest
 
 from fastrec.filters import matches_any
@@ -51,7 +51,7 @@ _LENGTH_BYTES = 8
 _MOST_REASONS = 1_000  # to leave out a sample, of a slice
 
 
-class BundledScore(msgspec.Struct, array_like=True, gc=False):
+class BundledScore(Struct, array_like=True, gc=False):
     """What only one record of a sample has."""
 
     metric: int  # its position in the list of metrics
@@ -62,7 +62,7 @@ class BundledScore(msgspec.Struct, array_like=True, gc=False):
     metadata: bytes = b""
 
 
-class Bundle(msgspec.Struct, array_like=True, gc=False):
+class Bundle(Struct, array_like=True, gc=False):
     question: bytes
     answer: bytes
     measured: bytes
@@ -156,7 +156,7 @@ def reducer_of(text: str) -> tuple[str, int]:
     return (kind, int(number)) if number.isdecimal() else (text, 1)
 
 
-class MetricTotals(msgspec.Struct):
+class MetricTotals(Struct):
     number: int = 0  # its position among the metrics of the slice
     full_marks: OptionalNumber = None  # the score that is correct
     records: int = 0
@@ -192,7 +192,7 @@ class MetricTotals(msgspec.Struct):
         return self
 
 
-class Converted(msgspec.Struct):
+class Converted(Struct):
     """What became of the samples of a slice."""
 
     number: int = 0  # the position of the log among all logs

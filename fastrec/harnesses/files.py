@@ -1,7 +1,7 @@
 """Read the files of logs: ranges of bytes, whole files, JSON documents, or rows of JSON."""
 
-import tempfile
 from collections.abc import Callable
+from tempfile import NamedTemporaryFile
 from typing import IO, Any, TypeVar
 
 from fastrec.errors import LogError, ShardError
@@ -81,7 +81,7 @@ def open_plain(path: str) -> Reader:
     if key not in _copies:
         while len(_copies) >= _MOST_COPIES:
             _copies.pop(next(iter(_copies))).close()
-        copy = tempfile.NamedTemporaryFile(prefix="fastrec-")  # noqa: SIM115 - closed when others replace it
+        copy = NamedTemporaryFile(prefix="fastrec-")  # noqa: SIM115 - closed when others replace it
         try:
             copy.writelines(shard_at(path).read_text())
         except ShardError as exc:

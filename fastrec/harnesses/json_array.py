@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
+from msgspec import DecodeError, Raw
 from stringzilla import find
 
 from fastrec.errors import LogError
 from fastrec.harnesses.values import BOM, Buffer, OptionalText, decoder, explaining
+from fastrec.schemas.view import json_decoder
 
 Item = tuple[int, int, Any]  # its start, its size and its value
 
@@ -27,9 +28,9 @@ _BORDER = re.compile(rb'\}([ \t\r\n]*+,[ \t\r\n]*+)\{[ \t\r\n]*+"[^"\\]*+"')
 _MALFORMED = re.compile(r"JSON is malformed: (.*) \(byte (\d+)\)")
 _LONGEST_WORD = len("Infinity")
 
-_skip_value = msgspec.json.Decoder(msgspec.Raw).decode
+_skip_value = json_decoder(Raw)
 _decode_key = decoder(str)
-_decode_raw = decoder(msgspec.Raw)
+_decode_raw = decoder(Raw)
 
 # What Python writes beyond JSON, and JSON of the same length: numbers, and an escape instead of the
 # beginning of that of a surrogate, which may be a lone one.
@@ -164,7 +165,7 @@ class JsonArray:
         """Walk over whitespace, and return the byte after it; it is empty at the end."""
         while True:
             space = _SPACE.match(self._data, self._at)
-            assert space is not None
+            assert space
             self._walk(space.end() - self._at)
             if self._at < len(self._data) or not self._read_more():
                 return self._data[self._at : self._at + 1]
@@ -189,7 +190,7 @@ class JsonArray:
                 raise LogError(
                     self.path, f"is nested too deeply, at byte {self._offset:,}"
                 ) from None
-            except msgspec.DecodeError as exc:
+            except DecodeError as exc:
                 malformed = _MALFORMED.match(str(exc))
             if malformed:
                 reason = malformed[1]

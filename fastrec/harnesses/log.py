@@ -38,8 +38,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from fastrec.errors import LogError, ShardError
 from fastrec.harnesses.values import (
@@ -68,7 +67,7 @@ _K = TypeVar("_K")
 HEAD_BYTES = 1 << 16  # how much of a file `role_of` gets to see
 
 
-class FoundFile(msgspec.Struct, frozen=True):
+class FoundFile(Struct, frozen=True):
     path: str
     size: int
     role: str  # what it contains, in the words of its harness: for example `samples` or `results`
@@ -77,7 +76,7 @@ class FoundFile(msgspec.Struct, frozen=True):
 Files = Sequence[FoundFile]
 
 
-class Log(msgspec.Struct, frozen=True):
+class Log(Struct, frozen=True):
     """A log as discovery found it; small and picklable."""
 
     harness: str
@@ -99,7 +98,7 @@ class Log(msgspec.Struct, frozen=True):
         return sum(file.size for file in self.files)
 
 
-class BadLog(msgspec.Struct, frozen=True):
+class BadLog(Struct, frozen=True):
     """A log that cannot be imported."""
 
     #: A file or directory.
@@ -108,7 +107,7 @@ class BadLog(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Grouped(msgspec.Struct):
+class Grouped(Struct):
     logs: list[Log] = []
     bad: list[BadLog] = []  # files that lack the others of their log
     others: list[str] = []  # files of the harness that are not needed
@@ -213,7 +212,7 @@ def in_groups(items: Iterable[_T], size_of: Callable[[_T], int], most: int) -> I
         yield group
 
 
-class RunInfo(msgspec.Struct, frozen=True):
+class RunInfo(Struct, frozen=True):
     """What all records of a log have in common."""
 
     task: str  # becomes `evaluation_name`
@@ -232,7 +231,7 @@ class RunInfo(msgspec.Struct, frozen=True):
         return f"{self.task}/{self.model}/{self.started}"
 
 
-class Aggregate(msgspec.Struct, frozen=True):
+class Aggregate(Struct, frozen=True):
     """A mean that the log states, to be recomputed from the records."""
 
     metric: str  # the `evaluation_result_id` of the records that it is the mean of
@@ -260,7 +259,7 @@ def pass_at_k(metric: str, stated: Any, prefix: str = "") -> list[Aggregate]:
     return figures
 
 
-class LogPlan(msgspec.Struct, frozen=True):
+class LogPlan(Struct, frozen=True):
     run: RunInfo
     # What `samples` gets: small, picklable, and about 16 MB of text each. They depend on the log
     # only. By default, the log is read as a whole.
@@ -291,7 +290,7 @@ def plan_of(
     )
 
 
-class Score(msgspec.Struct, gc=False):
+class Score(Struct, gc=False):
     """One score of a sample: it becomes one record."""
 
     metric: str  # `evaluation_result_id`: metric and variant, like `acc` or `exact_match:strict`
@@ -306,7 +305,7 @@ class Score(msgspec.Struct, gc=False):
     fields: JsonObject = {}  # metadata of the score in the log, as `Sample.fields`
 
 
-class Sample(msgspec.Struct, gc=False):
+class Sample(Struct, gc=False):
     """One sample of a log: what was asked, what the model did, and its scores."""
 
     sample_id: OptionalText  # None: the first digits of its hash

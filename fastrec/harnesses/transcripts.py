@@ -23,7 +23,6 @@ from msgspec import UNSET, UnsetType
 
 from fastrec.harnesses.log import Sample, Score, answer_to
 from fastrec.harnesses.values import (
-    REFUSALS,
     Fields,
     JsonObject,
     OptionalText,
@@ -36,11 +35,12 @@ from fastrec.harnesses.values import (
     texts_of,
 )
 from fastrec.schemas.newest import Message, Performance, ToolCall
+from fastrec.schemas.view import REFUSALS, json_decoder
 
 _ROLES = {"agent": "assistant"}  # the sources of steps that are no roles
 
 
-_decode_chat = msgspec.json.Decoder(list[JsonObject]).decode
+_decode_chat = json_decoder(list[JsonObject])
 
 
 def prompt_of(context: Any) -> tuple[str, str | UnsetType]:

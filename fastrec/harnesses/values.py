@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import ast
 import json
-import math
 import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from math import inf, isfinite, nan
 from typing import Any, TypeVar
 
 import msgspec
 
 from fastrec.errors import LogError
-
-# What msgspec raises for a text that it does not decode.
-REFUSALS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+from fastrec.schemas.view import REFUSALS
 
 BOM = b"\xef\xbb\xbf"
 
@@ -116,7 +114,7 @@ def plain(value: Any) -> Any:
         return {plain(key): plain(item) for key, item in value.items()}
     if kind is list:
         return list(map(plain, value))
-    if kind is float and not math.isfinite(value):
+    if kind is float and not isfinite(value):
         return json.dumps(value)
     if kind is int and not -_LARGEST <= value < _LARGEST:
         return str(value)
@@ -154,7 +152,7 @@ def number_of(value: Any) -> float | None:
         number = float(value)
     except OverflowError:
         return None
-    return number if math.isfinite(number) else None
+    return number if isfinite(number) else None
 
 
 def as_list(value: Any) -> list[Any]:
@@ -239,10 +237,10 @@ def spell(value: Any) -> str:
 
 
 _NAMES = {
-    "nan": math.nan,
-    "inf": math.inf,
-    "NaN": math.nan,
-    "Infinity": math.inf,
+    "nan": nan,
+    "inf": inf,
+    "NaN": nan,
+    "Infinity": inf,
     "null": None,
     "true": True,
     "false": False,

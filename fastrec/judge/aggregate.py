@@ -9,13 +9,13 @@ and some values are warned of. What needs the rows, or the names of files, is no
 """
 
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
+from math import inf
 from typing import Any
 
-import msgspec
+from msgspec import Raw, Struct, field
 
 from fastrec.build import package
 from fastrec.errors import utf8
@@ -24,14 +24,14 @@ from fastrec.judge.findings import Finding, describe, first_errors, json_path
 from fastrec.judge.parse import parse
 from fastrec.judge.secrets import secrets_in
 from fastrec.schemas.schema import JsonObject
-from fastrec.schemas.view import REFUSALS
+from fastrec.schemas.view import REFUSALS, json_decoder
 
 _LONGEST = 240
 # Bytes of an aggregate whose errors are all listed; of a larger one, the first. A list takes a
 # thousand times as much memory.
 _MOST_LISTED = 1 << 17
 
-_INFINITIES: dict[float | str | None, float] = {"Infinity": math.inf, "-Infinity": -math.inf}
+_INFINITIES: dict[float | str | None, float] = {"Infinity": inf, "-Infinity": -inf}
 _TEXT_MAPS = ("additional_details", "details")
 _GENERIC = re.compile("score|value|metric|result|overall|total|average|mean|main")
 
@@ -69,7 +69,7 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False) if len(text) <= _LONGEST else describe(text)
 
 
-class Stated(msgspec.Struct, frozen=True):
+class Stated(Struct, frozen=True):
     """What an aggregate states about its samples file: its `detailed_evaluation_results`."""
 
     file_path: str
@@ -79,7 +79,7 @@ class Stated(msgspec.Struct, frozen=True):
     total_rows: int | None = None
 
 
-class Metric(msgspec.Struct, frozen=True):
+class Metric(Struct, frozen=True):
     """What an aggregate says about a metric: its `metric_config`."""
 
     evaluation_description: str | None = None
@@ -94,7 +94,7 @@ class Metric(msgspec.Struct, frozen=True):
     @property
     def bounds(self) -> tuple[float, float]:
         """The least and the largest score; infinite if they are not given, or are no numbers."""
-        return _bound(self.min_score, -math.inf), _bound(self.max_score, math.inf)
+        return _bound(self.min_score, -inf), _bound(self.max_score, inf)
 
 
 def _bound(value: float | str | None, default: float) -> float:
@@ -102,19 +102,19 @@ def _bound(value: float | str | None, default: float) -> float:
     return bound if isinstance(bound, float) else default
 
 
-class ScoreDetails(msgspec.Struct, frozen=True):
-    score: msgspec.Raw
+class ScoreDetails(Struct, frozen=True):
+    score: Raw
     uncertainty: Any = None
 
     def __post_init__(self) -> None:
         _number(self.score)
 
 
-class Result(msgspec.Struct, frozen=True):
-    name: str = msgspec.field(name="evaluation_name")
-    details: ScoreDetails = msgspec.field(name="score_details")
-    metric: Metric = msgspec.field(name="metric_config")
-    id: str | None = msgspec.field(name="evaluation_result_id", default=None)
+class Result(Struct, frozen=True):
+    name: str = field(name="evaluation_name")
+    details: ScoreDetails = field(name="score_details")
+    metric: Metric = field(name="metric_config")
+    id: str | None = field(name="evaluation_result_id", default=None)
 
     @property
     def score(self) -> str:
@@ -135,31 +135,31 @@ class Result(msgspec.Struct, frozen=True):
         return value if is_analytic and type(value) in (float, int) else None
 
 
-class _Model(msgspec.Struct, frozen=True):
+class _Model(Struct, frozen=True):
     id: str
     developer: Any = None
     additional_details: Any = None
 
 
-class Aggregate(msgspec.Struct, frozen=True):
+class Aggregate(Struct, frozen=True):
     evaluation_id: str
     model_info: _Model
-    results: tuple[Result, ...] = msgspec.field(name="evaluation_results")
-    stated: Stated | None = msgspec.field(name="detailed_evaluation_results", default=None)
+    results: tuple[Result, ...] = field(name="evaluation_results")
+    stated: Stated | None = field(name="detailed_evaluation_results", default=None)
 
     @property
     def model_id(self) -> str:
         return self.model_info.id
 
 
-class NotAggregate(msgspec.Struct, frozen=True):
+class NotAggregate(Struct, frozen=True):
     """A file that is no aggregate, or that cannot be used as one."""
 
     is_meant: bool  # the file is meant to be an aggregate: it has `evaluation_results`
 
 
-_decode = msgspec.json.Decoder(Aggregate).decode
-_number = msgspec.json.Decoder(float).decode
+_decode = json_decoder(Aggregate)
+_number = json_decoder(float)
 
 
 def judge_aggregate(data: bytes) -> tuple[Aggregate | NotAggregate, list[Finding]]:
@@ -177,7 +177,7 @@ def judge_aggregate(data: bytes) -> tuple[Aggregate | NotAggregate, list[Finding
     except REFUSALS as exc:
         problem, _, path = str(exc).partition(" - at `")
         path = path.rstrip("`") or "$"
-    if problem or aggregate is None:
+    if problem or not aggregate:
         finding = Finding("pair.aggregate", path, f"not an aggregate: {problem}")
         return NotAggregate(is_meant), [finding]
     return aggregate, list(_findings(document, len(data), aggregate))

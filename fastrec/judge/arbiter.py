@@ -11,14 +11,11 @@ from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 from typing import Any
 
-import msgspec
-
 from fastrec.judge.findings import NO_VALUE, Errors, Report, first_errors
 from fastrec.judge.parse import Steps, kind_of, parse
 from fastrec.schemas.registry import closest_version, contradicts_itself, version_of
 from fastrec.schemas.schema import JsonObject, Schema, Shape, UnknownKeys
-
-_encode = msgspec.json.Encoder().encode
+from fastrec.schemas.view import encode_json
 
 _NO_VALUE = frozenset({"json.utf8", "json.depth", "json.syntax", "json.surrogate"})
 _CONTRADICTION: Report = (
@@ -45,7 +42,7 @@ def judge_value(
     if not schema and not flaws and (version := version_of(value, is_valid)):
         return value, version
     judged_by = schema or closest_version(value)
-    errors = first_errors(_reports(value, flaws, judged_by, by_shape=schema is None))
+    errors = first_errors(_reports(value, flaws, judged_by, by_shape=not schema))
     if not errors.findings:
         return value, judged_by
     has_value = _NO_VALUE.isdisjoint(finding.code for finding in errors.findings)
@@ -73,14 +70,14 @@ def _reports(
     report = None
     for report in errors_of(value, schema):
         yield report
-    if report is None:  # the arbiter has the last word
+    if not report:  # the arbiter has the last word
         yield _UNEXPLAINED
 
 
 def is_valid(value: Any, schema: Schema) -> bool:
     """The verdict of draft-07."""
     try:
-        _encode(value)  # which takes less time than a walk
+        encode_json(value)  # which takes less time than a walk
     except TypeError:
         value = _plain(value)
     return bool(draft7(schema.source).is_valid(value))

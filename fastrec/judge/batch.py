@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
-import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from fastrec.filters import Filters
-from fastrec.judge.findings import Finding, InvalidRecordError
+from fastrec.judge.findings import Finding, Findings, InvalidRecordError
 from fastrec.judge.parse import parse, spell
 from fastrec.schemas.registry import NEWEST_SCHEMA, Record
 from fastrec.schemas.schema import JsonObject, Schema
@@ -80,12 +79,12 @@ class RecordFilter:
         return names
 
 
-class InvalidLine(msgspec.Struct, frozen=True):
+class InvalidLine(Struct, frozen=True):
     """A line that is not a valid record, or a record that is left out because of a conflict."""
 
     line: int  # number of the line, counted as the chunk's first line is
     offset: int | None  # offset of the line's first byte in the shard's text; None after a conflict
-    findings: tuple[Finding, ...]  # the first errors, the most fundamental one first
+    findings: Findings  # the first errors, the most fundamental one first
     raw: bytes  # the line's exact bytes, without its newline
     truncated: bool = False  # the line was too long to be held: `raw` is only its head
     unlisted: dict[str, int] = {}  # by code, the number of further errors
@@ -105,7 +104,7 @@ class InvalidLine(msgspec.Struct, frozen=True):
         return InvalidRecordError(self.findings, source, line, self.unlisted, self.version)
 
 
-class HashReplaced(msgspec.Struct, frozen=True):
+class HashReplaced(Struct, frozen=True):
     """A record whose `sample_hash` was wrong."""
 
     evaluation_name: str
@@ -125,14 +124,14 @@ class HashReplaced(msgspec.Struct, frozen=True):
         return self.evaluation_name, self.model_id, *sample, self.given, self.computed
 
 
-class RepairedLine(msgspec.Struct, frozen=True):
+class RepairedLine(Struct, frozen=True):
     """A line that is a valid record because it was repaired."""
 
     line: int
     evaluation_name: str
     model_id: str
     sample_id: int | str
-    findings: tuple[Finding, ...]  # the first change of each repair, by code
+    findings: Findings  # the first change of each repair, by code
 
     @classmethod
     def of(cls, record: Any, line: int, findings: Iterable[Finding]) -> Self:
@@ -140,7 +139,7 @@ class RepairedLine(msgspec.Struct, frozen=True):
         return cls(line, *names, tuple(findings))
 
 
-class Batch(msgspec.Struct):
+class Batch(Struct):
     """The judged lines of a chunk. `lines == valid + len(rejected) + blank + filtered`, always.
 
     If only verdicts were asked for, the lists with an item for each record are empty, except

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from fastrec.build import package
 from fastrec.errors import FastrecError, counted, shown
@@ -31,23 +31,24 @@ from fastrec.schemas.view import NO_COUNTS
 
 # Codes with their meanings, most of them from `codes.json`.
 
+_Meanings = dict[str, str]  # by code
 _TABLES = msgspec.json.decode(package().joinpath("judge", "codes.json").read_bytes())
 
-ERRORS: dict[str, str] = {
+ERRORS: _Meanings = {
     **_TABLES["line_errors"],
     # The conditional rules of every schema version; versions may share a rule.
     **{rule.code: rule.message for schema in SCHEMAS.values() for rule in schema.rules},
     **_TABLES["record_errors"],
 }
-WARNINGS: dict[str, str] = _TABLES["warnings"]
-REPAIRS: dict[str, str] = _TABLES["repairs"]  # what `--repair` does to records
+WARNINGS: _Meanings = _TABLES["warnings"]
+REPAIRS: _Meanings = _TABLES["repairs"]  # what `--repair` does to records
 # What upgrades do that loses or may confuse something.
-UPGRADES: dict[str, str] = _TABLES["upgrades"]
+UPGRADES: _Meanings = _TABLES["upgrades"]
 # Changes to valid records. They are no mistakes that are left, but the record differs from its
 # line.
 NOTES = UPGRADES | REPAIRS
 # What `check-pairs` finds: about pairs, and about names of files and folders.
-PAIRS: dict[str, str] = _TABLES["pairs"]
+PAIRS: _Meanings = _TABLES["pairs"]
 PAIR_WARNINGS: list[str] = _TABLES["pair_warnings"]
 CODES = ERRORS | WARNINGS | NOTES | PAIRS  # The meanings of all codes.
 
@@ -76,7 +77,7 @@ _MOST_COMMON = 1_000
 _INDEX = re.compile(r"\[\d+\]")
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Finding(Struct, frozen=True):
     """One error or warning."""
 
     #: The code.
@@ -92,10 +93,13 @@ class Finding(msgspec.Struct, frozen=True):
         return severity_of(self.code)
 
 
+Findings = tuple[Finding, ...]
+
+
 class Errors(NamedTuple):
     """Why a line is not a valid record."""
 
-    findings: tuple[Finding, ...]  # The first errors, the most fundamental one first.
+    findings: Findings  # The first errors, the most fundamental one first.
     unlisted: dict[str, int]  # By code, the number of further errors; usually empty.
     # The schema version whose errors these are: the one that the line comes closest to; None if it
     # has no value.
@@ -111,7 +115,7 @@ class InvalidRecordError(FastrecError, ValueError):
     """
 
     exit_code = 1
-    findings: tuple[Finding, ...]
+    findings: Findings
     source: str | None = None
     line: int | None = None
     unlisted: dict[str, int] = {}
@@ -298,7 +302,7 @@ def label_code(label: str) -> str:
     return "version.mismatch" if label in LABELS else "version.unknown"
 
 
-class Location(msgspec.Struct, frozen=True):
+class Location(Struct, frozen=True):
     """A line of a shard."""
 
     #: The shard.
@@ -307,7 +311,7 @@ class Location(msgspec.Struct, frozen=True):
     line: int
 
 
-class FindingGroup(msgspec.Struct):
+class FindingGroup(Struct):
     """Findings with the same code, path and version, whatever the indices in the path."""
 
     #: The code.
@@ -326,7 +330,7 @@ class FindingGroup(msgspec.Struct):
     version: str | None = None
 
 
-class FindingGroups(msgspec.Struct):
+class FindingGroups(Struct):
     """Counts of findings by code, and by code, path and version.
 
     Further groups than `limit` are not remembered.
@@ -359,7 +363,7 @@ class FindingGroups(msgspec.Struct):
     ) -> FindingGroup | None:
         kind = finding.code, _INDEX.sub("[]", finding.path), version
         group = self.groups.get(kind)
-        if group is None:
+        if not group:
             if len(self.groups) >= self.limit:
                 return None
             group = FindingGroup(
@@ -386,7 +390,7 @@ class FindingGroups(msgspec.Struct):
         )
 
 
-class SliceFindings(msgspec.Struct):
+class SliceFindings(Struct):
     """Counts and findings of one slice, or of several slices of a shard in order."""
 
     groups: FindingGroups = msgspec.field(default_factory=FindingGroups)

@@ -116,7 +116,7 @@ class Judge:
     Make one per process: it learns the unknown keys of its input, and decoders do not pickle.
     """
 
-    def __init__(self, settings: JudgeSettings = JudgeSettings()) -> None:  # noqa: B008 - it is frozen
+    def __init__(self, settings: JudgeSettings = JudgeSettings()):  # noqa: B008 - it is frozen
         self._settings = settings
         self._filter = RecordFilter(settings.filters) if settings.filters else None
         # Without normal forms, known inputs save no more than it costs to find them.
@@ -375,13 +375,13 @@ class Judge:
 
         WRONG if none does.
         """
-        if known is not None:
+        if known:
             if known.recipe[0] == given:
                 return known.recipe[1]
             asked = decoder.parts[1](known.text)
         recipe = self._find_recipe(asked.raw, asked.reference, given) or WRONG
         # Longer hashes are wrong, and may be very long.
-        if known is not None and len(given) <= len(known.sample_hash):
+        if known and len(given) <= len(known.sample_hash):
             known.recipe = given, recipe
         return recipe
 

@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
+from msgspec import Raw, Struct
 from xxhash import xxh3_64_intdigest
 
 from fastrec.schemas.view import REFUSALS, view_decoder
@@ -45,14 +45,14 @@ _LEAD = re.compile(rb'"input"[ \t]*:[ \t]*(?=\{)')
 _TAIL = re.compile(rb'[ \t]*,[ \t]*"[^"\\]*"')
 
 
-_decode_input = view_decoder(input=msgspec.Raw)
+_decode_input = view_decoder(input=Raw)
 
 
-class KnownInput(msgspec.Struct, gc=False):
+class KnownInput(Struct, gc=False):
     """An input and everything that the judge would compute from it."""
 
     text: bytes  # its bytes in a line
-    normal: msgspec.Raw  # its normal form in the target's version
+    normal: Raw  # its normal form in the target's version
     colons: int  # the number of colons in its normal form
     sample_hash: str
     # The input in the version of the line, without its texts: types and nulls tell versions and
@@ -68,7 +68,7 @@ class KnownInput(msgspec.Struct, gc=False):
 Learn = Callable[[bytes], KnownInput | None]
 
 
-class _VersionInputs(msgspec.Struct):
+class _VersionInputs(Struct):
     by_hash: dict[int, KnownInput] = {}  # the hash of their texts
     order: list[KnownInput] = []
     last: KnownInput | None = None
@@ -138,9 +138,9 @@ class KnownInputs:
                     known = order[guess]
                 else:
                     known = self._look_up(data, start, end, known_here, learn)
-                    if known is not None and last is not None:
+                    if known and last:
                         last.after = known.position
-                if known is not None:
+                if known:
                     pieces += (view[copied:start], spelled)
                     copied = start + len(known.text)
                     last = known
@@ -163,12 +163,12 @@ class KnownInputs:
         text = data[start:stop]
         digest = xxh3_64_intdigest(text)
         known = among.by_hash.get(digest)
-        if known is not None:
+        if known:
             return known if known.text == text else None
         if self._bytes >= self._most_bytes:
             return None
         known = learn(text)
-        if known is not None:
+        if known:
             known.position = len(among.order)
             known.after = known.position + 1
             among.order.append(known)
@@ -187,10 +187,10 @@ class KnownInputs:
             text = bytes(_decode_input(line).input)
         except REFUSALS:
             return False
-        if lead is None or not line.startswith(text, lead.end()):
+        if not lead or not line.startswith(text, lead.end()):
             return False
         tail = _TAIL.match(line, lead.end() + len(text))
-        if tail is None:
+        if not tail:
             return False
         self._lead = lead[0]
         self._tail = tail[0]

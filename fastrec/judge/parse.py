@@ -6,11 +6,11 @@ their JSON paths.
 """
 
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -166,7 +166,7 @@ class _Hooks:
 
     def _number(self, text: str) -> float:
         value = float(text)
-        return value if math.isfinite(value) else self._no_number(text)
+        return value if isfinite(value) else self._no_number(text)
 
     def _integer(self, text: str) -> int | float:
         if len(text) <= 18:
@@ -246,7 +246,7 @@ def _own_flaws(value: Any) -> Iterator[tuple[str, str | None, str]]:
     elif isinstance(value, str):
         if not _is_text(value):
             yield "json.surrogate", None, _SURROGATE.format("string")
-    elif isinstance(value, float) and (isinstance(value, NoNumber) or not math.isfinite(value)):
+    elif isinstance(value, float) and (isinstance(value, NoNumber) or not isfinite(value)):
         text = value.text if isinstance(value, NoNumber) else str(value)
         description = text if len(text) <= 40 else f"one of {len(text):,} characters"
         yield "json.number", None, f"expected a finite number, found {description}"

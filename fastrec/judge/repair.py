@@ -247,7 +247,7 @@ def repair(
     if "json.number" in codes and next(flaws_in(value), None):
         return None
     version = schema
-    if schema is None:
+    if not schema:
         version = version_of(value, is_valid)
     elif not is_valid(value, schema):
         version = None

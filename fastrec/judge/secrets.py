@@ -9,14 +9,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import msgspec
 from stringzilla import find
 
 from fastrec.errors import shown
 from fastrec.judge.findings import Finding, json_path
 from fastrec.judge.parse import Steps, walk
 from fastrec.schemas.schema import JsonObject
-from fastrec.schemas.view import REFUSALS
+from fastrec.schemas.view import REFUSALS, json_decoder
 
 # Each repetition is bounded or ends a pattern, so that the time does not grow faster than the text.
 _KINDS = {
@@ -48,7 +47,7 @@ _MARK = b',"evaluation":{'
 _TEXTS = frozenset(["input", "output", "messages", "interactions", "answer_attribution"])
 _SHOWN = 6  # characters of a credential that a message has
 
-_decode = msgspec.json.Decoder(JsonObject).decode
+_decode = json_decoder(JsonObject)
 
 
 def secrets_in(value: Any) -> Iterator[Finding]:

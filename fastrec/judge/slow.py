@@ -10,8 +10,7 @@ filtered.
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from stringzilla import count
 
 from fastrec.judge.arbiter import judge_value, normal_form
@@ -32,7 +31,7 @@ from fastrec.judge.version_rules import (
     VersionRules,
     count_colons,
 )
-from fastrec.schemas.hashes import ABSENT, WRONG
+from fastrec.schemas.hashes import ABSENT, WRONG, References
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, contradicts_itself, names_metric
 from fastrec.schemas.schema import JsonObject, Schema, UnknownKeys, build
 from fastrec.schemas.upgrade import upgrade_value
@@ -41,7 +40,7 @@ from fastrec.schemas.view import REFUSALS
 
 # From `input.raw`, `input.reference` and a `sample_hash` to the name of its recipe; None if there
 # is none.
-FindRecipe = Callable[[str, str | list[str], str], str | None]
+FindRecipe = Callable[[str, References, str], str | None]
 
 
 class _Prepared(NamedTuple):
@@ -57,7 +56,7 @@ class _Prepared(NamedTuple):
     replaced: HashReplaced | None  # its `sample_hash` was wrong
 
 
-class SlowPath(msgspec.Struct):
+class SlowPath(Struct):
     _settings: JudgeSettings
     _rules: RulesByVersion
     _judge_fast: Callable[[bytes, bytearray, int, int, VersionRules], Batch | None]
@@ -80,7 +79,7 @@ class SlowPath(msgspec.Struct):
         is_newer_version = False
         if schema and allowed.issuperset(changes):
             problem = self._keep(value, schema, into, batch, line, repairs=changes)
-            if problem is None:
+            if not problem:
                 return
             # The rule of `registry.DEFAULT_SCHEMA`.
             is_newer_version = schema is not DEFAULT_SCHEMA or names_metric(value)
@@ -90,7 +89,7 @@ class SlowPath(msgspec.Struct):
             assert problem
             judged = Errors((problem,), {}, judged[1].name)
         is_guess = self._settings.target_is_guess
-        is_kept = problem is None or (problem.code == "version.newer" and is_guess)
+        is_kept = not problem or (problem.code == "version.newer" and is_guess)
         batch.rejected.append(
             InvalidLine(
                 line,
@@ -123,7 +122,7 @@ class SlowPath(msgspec.Struct):
             return False
         if count(spell(record), b":") != count_colons(raw):
             return False  # a key was dropped
-        if schema is None and not (record.messages.__class__ is list or has_new_null(record)):
+        if not schema and not (record.messages.__class__ is list or has_new_null(record)):
             return False  # it may be a valid record of an earlier version as it is
         record.evaluation_result_id = UNSET
         judged = self._judge_fast(spell(record), into, line, offset, rules)
@@ -186,7 +185,7 @@ class SlowPath(msgspec.Struct):
         if label in schema.replaced_labels and "evaluation_result_id" not in value:
             value["schema_version"] = schema.label
         # by one version alone, it is any unknown key
-        if self._rules.schema is None and contradicts_itself(value):
+        if not self._rules.schema and contradicts_itself(value):
             notes.append(OTHER_TURNS.code)
         if target is not schema:
             value, upgrades = upgrade_value(normal_form(value, schema.shape, unknown), schema)

@@ -4,7 +4,6 @@ Most runs see records of one version. So the rules of a version are made when th
 its decoder and the functions that are generated for it take milliseconds.
 """
 
-from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -16,7 +15,7 @@ from fastrec.filters import Filters
 from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES, KnownInput, Learn
 from fastrec.schemas.hashes import Hash
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS, TARGETS, chosen_schema
-from fastrec.schemas.schema import Schema, compile_drop_nulls
+from fastrec.schemas.schema import Schema, Test, compile_drop_nulls
 from fastrec.schemas.upgrade import upgrade_input
 from fastrec.schemas.view import REFUSALS
 from fastrec.schemas.widen import LearningDecoder
@@ -81,7 +80,7 @@ class VersionRules(NamedTuple):
     # With these labels, a record that decodes and follows the rules is of this version.
     sure_labels: frozenset[str]
     # Whether such a record with another label is surely of this version.
-    claims: Callable[[Any], bool]
+    claims: Test
     # The version that records are upgraded to, or their own one. The hash is of this version.
     target: Schema
     compute_hash: Hash

@@ -1,6 +1,6 @@
 """Shared context of an attempt to run: options, output, engine, journal, progress."""
 
-import msgspec
+from msgspec import Struct
 
 from fastrec.corpus.output import Output
 from fastrec.corpus.writer import SUFFIXES
@@ -15,7 +15,7 @@ from fastrec.schemas.schema import Schema
 from fastrec.storage import is_url
 
 
-class RunContext(msgspec.Struct, frozen=True):
+class RunContext(Struct, frozen=True):
     options: Options
     target: Schema
     output: Output

@@ -41,6 +41,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import MsgspecError, Struct
 from msgspec.structs import replace
 from xxhash import xxh3_64_hexdigest
 
@@ -49,7 +50,9 @@ from fastrec.judge.arbiter import normal_form
 from fastrec.judge.batch import Batch
 from fastrec.judge.judge import Judge
 from fastrec.judge.parse import parse, spell
-from fastrec.schemas.schema import Schema, Shape, without_nulls
+from fastrec.parameters import Names
+from fastrec.schemas.schema import JsonObject, Schema, Shape, without_nulls
+from fastrec.schemas.view import json_decoder
 from fastrec.sorting.keys import METRIC
 from fastrec.summary.document import FixCounts, LabelCounts
 from fastrec.summary.same_run import TRIAL_FIELDS
@@ -64,14 +67,14 @@ _MAPS = ("eee",)  # that come with fastrec
 _VARIANT = re.escape("{variant}")
 
 
-class GivenFile(msgspec.Struct, frozen=True):
+class GivenFile(Struct, frozen=True):
     """A file, or two, that influence the corpus.
 
     The manifest records only a digest of their texts.
     """
 
     sha256: str
-    paths: tuple[str, ...] = ()
+    paths: Names = ()
 
     @classmethod
     def at(cls, *paths: str) -> GivenFile:
@@ -88,7 +91,7 @@ class GivenFile(msgspec.Struct, frozen=True):
         return texts
 
 
-def _read(paths: tuple[str, ...]) -> list[bytes]:
+def _read(paths: Names) -> list[bytes]:
     texts = []
     for path in paths:
         try:
@@ -116,7 +119,7 @@ def edit_records(
     Most records are copied without being parsed: no editor tells what may change in them.
     """
     edited = bytearray()
-    ends = list[int]()
+    ends = []
     start = 0
     with memoryview(normal) as view:
         for record, end in zip(batch.records, batch.ends, strict=True):
@@ -181,7 +184,7 @@ class Renamer:
             if re.search("[*{]", rule.old)
         ]
         self._fields = [field for field in _FIELDS.values() if field in target.sort_fields]
-        self._known: dict[tuple[str, ...], list[tuple[str, str, NameRule]]] = {}
+        self._known: dict[Names, list[tuple[str, str, NameRule]]] = {}
 
     def change_of(self, record: Any) -> list[tuple[str, str, NameRule]]:
         """The fields whose names change, each with its new name and the rule."""
@@ -199,7 +202,7 @@ class Renamer:
         return changes
 
     def apply(
-        self, changes: list[tuple[str, str, NameRule]], record: Any, value: dict[str, Any]
+        self, changes: list[tuple[str, str, NameRule]], record: Any, value: JsonObject
     ) -> bool:
         for field, new, rule in changes:
             if self._keep_names and value[field] != new:
@@ -229,9 +232,7 @@ def unused_rules(rules: Sequence[NameRule], counts: Counter[str]) -> list[str]:
     return [f"--map: no record has these names: {', '.join(unused)}"] if unused else []
 
 
-class Label(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
+class Label(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A corrected verdict, in a line of the file of `--labels`."""
 
     evaluation: str  # The `evaluation_name`.
@@ -250,7 +251,7 @@ class Label(
     by: str | None = None  # Who decided.
     at: str | None = None  # When.
     reason: str | None = None  # Why.
-    text: dict[str, Any] = {}  # What a person who labels needs to see; ignored.
+    text: JsonObject = {}  # What a person who labels needs to see; ignored.
 
     def __post_init__(self) -> None:
         if self.question is None and self.sample_id is None:
@@ -269,7 +270,7 @@ class Label(
         return self.evaluation, self.model, self.question, self.sample_id, self.metric, trial
 
 
-_decode_label = msgspec.json.Decoder(Label).decode
+_decode_label = json_decoder(Label)
 
 
 @lru_cache(maxsize=4)
@@ -284,7 +285,7 @@ def read_labels(file: GivenFile) -> dict[int, Label]:
             continue
         try:
             labels[number] = _decode_label(line)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
+        except (MsgspecError, ValueError, RecursionError) as exc:
             raise UsageError(f"{file}, line {number:,} is not a label: {exc}") from exc
     return labels
 
@@ -317,15 +318,15 @@ class Labeller:
             numbers += get((*names, hashed[:length]), ())
         return numbers or None
 
-    def _about(self, numbers: list[int], value: dict[str, Any]) -> list[int]:
+    def _about(self, numbers: list[int], value: JsonObject) -> list[int]:
         return sorted(number for number in numbers if _is_about(self.labels[number], value))
 
-    def label_of(self, value: dict[str, Any]) -> Label | None:
+    def label_of(self, value: JsonObject) -> Label | None:
         """The label that decides about a record; None without any."""
         about = self._about(self.change_of(SimpleNamespace(**value)) or [], value)
         return self.labels[about[-1]] if about else None
 
-    def apply(self, numbers: list[int], record: Any, value: dict[str, Any]) -> bool:
+    def apply(self, numbers: list[int], record: Any, value: JsonObject) -> bool:
         """Give a record the verdict of the last label that is about it.
 
         Return whether it changed.
@@ -352,7 +353,7 @@ class Labeller:
         return bool(changed)
 
 
-def _is_about(label: Label, value: dict[str, Any]) -> bool:
+def _is_about(label: Label, value: JsonObject) -> bool:
     metadata = value.get("metadata") or {}
     known = {name: metadata.get(name, value.get(name)) for name in TRIAL_FIELDS}
     known |= {"evaluation_id": value["evaluation_id"], "sample_id": value["sample_id"]}
@@ -363,7 +364,7 @@ def _is_about(label: Label, value: dict[str, Any]) -> bool:
     )
 
 
-def new_verdict(label: Label, before: dict[str, Any]) -> dict[str, Any]:
+def new_verdict(label: Label, before: JsonObject) -> JsonObject:
     """The new values.
 
     Where the score was 1 for right and 0 for wrong, each of the two follows the other.
@@ -414,7 +415,7 @@ def label_counts(file: GivenFile, counts: Counter[Any]) -> tuple[LabelCounts, li
     return total, notices
 
 
-class Place(msgspec.Struct, frozen=True):
+class Place(Struct, frozen=True):
     """Where an extracted line was, in a line of the file beside it."""
 
     source: str
@@ -441,7 +442,7 @@ def read_fixes(file: GivenFile) -> dict[str, dict[tuple[int, str], _Fix]]:
     for number, (line, described) in enumerate(zip(lines, places, strict=True), start=1):
         try:
             place = msgspec.json.decode(described, type=Place)
-        except msgspec.MsgspecError as exc:
+        except MsgspecError as exc:
             raise UsageError(f"{file}{PLACES}, line {number:,} is damaged: {exc}") from exc
         # Some editors end lines with a carriage return.
         digests = {sha256(text).hexdigest() for text in (line, line.removesuffix(b"\r"))}

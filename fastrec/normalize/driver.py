@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
+from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 from xxhash import xxh3_128_hexdigest
 
@@ -59,7 +60,7 @@ from fastrec.schemas.view import REFUSALS
 from fastrec.sorting.files import framed, read_blocks, write_blocks
 from fastrec.sorting.keys import sample_id_of
 from fastrec.sources.lines import ReadStats
-from fastrec.sources.shard import Shard
+from fastrec.sources.shard import Shards
 from fastrec.storage import FileDigest, base_name, is_url
 from fastrec.summary.document import (
     HashExample,
@@ -78,7 +79,7 @@ _COUNTED = ("text_bytes", *LineCounts.__struct_fields__, "filtered")  # of each 
 _RECENT = 2 * 10**9
 
 
-class Corpus(msgspec.Struct, frozen=True):
+class Corpus(Struct, frozen=True):
     manifest: Manifest
     summary: Summary
     parts_written: int
@@ -96,7 +97,7 @@ class _Results(NamedTuple):
     rejects: RejectsEntry | None
 
 
-def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Corpus:
+def make_corpus(shards: Shards, context: RunContext, base: Base) -> Corpus:
     sorted_shards = sort_shards(shards, context, base)
     plan = plan_parts(context, sorted_shards, base)
     parts, census = make_parts(context, shards, sorted_shards, plan)
@@ -129,7 +130,7 @@ def _last_results(context: RunContext, base: Base) -> _Results:
 
 def _new_results(
     context: RunContext,
-    shards: Sequence[Shard],
+    shards: Shards,
     sorted_shards: SortedShards,
     parts: Sequence[Part],
     census: Census,
@@ -161,7 +162,7 @@ def _check_labels(options: Options, summary: Summary) -> None:
 
 
 def input_entries(
-    shards: Sequence[Shard],
+    shards: Shards,
     pieces: Sequence[PieceCounts],
     lines: LinesByPiece,
     decompressed: Mapping[int, ReadStats],
@@ -246,9 +247,9 @@ def _summarize(
         line_counts=LineCounts(**line_counts),
         versions=sorted_counts(lines.versions),
         notes=sorted_counts(lines.notes),
-        renamed={str(rule): lines.renamed[str(rule)] for rule in options.map} or msgspec.UNSET,
-        labels=labels or msgspec.UNSET,
-        fixes=fixes or msgspec.UNSET,
+        renamed={str(rule): lines.renamed[str(rule)] for rule in options.map} or UNSET,
+        labels=labels or UNSET,
+        fixes=fixes or UNSET,
         rejected_by_code=sorted_counts(lines.codes),
         repaired=repaired,
         repairable=repairable,
@@ -262,7 +263,7 @@ def _summarize(
 
 def _write_rejects(
     context: RunContext,
-    shards: Sequence[Shard],
+    shards: Shards,
     sorted_shards: SortedShards,
     parts: Sequence[Part],
     count: int,
@@ -285,7 +286,7 @@ def _write_rejects(
     return filled(RejectsEntry, written, file=name, records=count)
 
 
-class _OldCorpus(msgspec.Struct):
+class _OldCorpus(Struct):
     records: int
 
 
@@ -312,7 +313,7 @@ def _why_refused(context: RunContext, parts: Sequence[PartFile], counts: LineCou
 
 def _write_documents(
     context: RunContext,
-    shards: Sequence[Shard],
+    shards: Shards,
     sorted_shards: SortedShards,
     parts: Sequence[Part],
     results: _Results,
@@ -337,7 +338,7 @@ def _write_documents(
         inputs=inputs,
         filtered=sum(entry.filtered for entry in inputs),
         skipped=[str(error) for _, error in sorted(sorted_shards.skipped.items())],
-        trusted=taken_on_trust(shards) or msgspec.UNSET,
+        trusted=taken_on_trust(shards) or UNSET,
         refused=_why_refused(context, files, summary.line_counts),
     )
     context.output.write_marker(manifest.to_json())
@@ -348,7 +349,7 @@ def _part_entry(part: Part, sort_fields: tuple[str, ...]) -> PartEntry:
     columns, sources = (
         SideFileEntry(file=base_name(file.path), bytes=file.size, sha256=file.hash)
         if file
-        else msgspec.UNSET
+        else UNSET
         for file in (part.columns, part.sources)
     )
     assert columns
@@ -368,7 +369,7 @@ def _part_entry(part: Part, sort_fields: tuple[str, ...]) -> PartEntry:
 
 def _keep_work(
     context: RunContext,
-    shards: Sequence[Shard],
+    shards: Shards,
     sorted_shards: SortedShards,
     parts: list[Part],
     results: _Results,
@@ -429,9 +430,7 @@ def _keep_parts(context: RunContext, parts: Sequence[Part], numbered: Sequence[P
     return kept
 
 
-def _kept_shards(
-    shards: Sequence[Shard], sorted_shards: SortedShards, read_at: int
-) -> list[KeptShard]:
+def _kept_shards(shards: Shards, sorted_shards: SortedShards, read_at: int) -> list[KeptShard]:
     """Describe shards: the next run tells whether they changed. A bad one matches no shard."""
     ranges = defaultdict(list)
     pieces = (counts for counts in sorted_shards.pieces() if not counts.piece.temporary)

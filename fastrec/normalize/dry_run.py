@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from fastrec.corpus.output import KEPT, work_root_of
@@ -27,11 +27,11 @@ from fastrec.normalize.scratch import scratch_output
 from fastrec.parameters import AnyPath
 from fastrec.progress import Progress
 from fastrec.sorting.cuts import part_size_for
-from fastrec.sources.shard import Shard, gather_tasks, total_text
+from fastrec.sources.shard import Shards, gather_tasks, total_text
 from fastrec.storage import join, without_file_protocol
 
 
-class Plan(msgspec.Struct):
+class Plan(Struct):
     """What a run would do, without doing it."""
 
     #: Files that would be in the corpus.
@@ -54,7 +54,7 @@ class Plan(msgspec.Struct):
     incremental: PlannedReuse | None = None
 
 
-class PlannedReuse(msgspec.Struct):
+class PlannedReuse(Struct):
     """What an incremental run would reuse."""
 
     #: Files as the last run read them, not read again.
@@ -106,7 +106,7 @@ def plan(
 
 
 def _plan_reuse(
-    shards: Sequence[Shard], kept: KeptOrReason, options: Options, planned: Plan
+    shards: Shards, kept: KeptOrReason, options: Options, planned: Plan
 ) -> PlannedReuse:
     """Judge new and changed shards on this machine, and plan the parts."""
     options = replace(options, engine="pool", scheduler=None)
@@ -123,7 +123,7 @@ def _plan_reuse(
         )
 
 
-def _reuse(shards: Sequence[Shard], context: RunContext, base: Base) -> PlannedReuse:
+def _reuse(shards: Shards, context: RunContext, base: Base) -> PlannedReuse:
     changes = base.changes
     if base.parts:
         plan = plan_parts(context, sort_shards(shards, context, base), base)

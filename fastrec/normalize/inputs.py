@@ -29,9 +29,9 @@ from fastrec.schemas.view import REFUSALS
 from fastrec.sources.formats import why_foreign
 from fastrec.sources.inputs import find_files, find_shards, walk
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
-from fastrec.sources.shard import Shard
+from fastrec.sources.shard import Shard, Shards
 from fastrec.storage import is_url, join
-from fastrec.where import parse_condition, paths_of, spell_path, unknown_field
+from fastrec.where import FieldPath, parse_condition, paths_of, spell_path, unknown_field
 
 _MOST_FILES = 100  # looked at to tell what they are
 _PEEKED_SHARDS = 64  # to find the names of fields
@@ -93,9 +93,9 @@ def _logs_beside(paths: Sequence[str], known: Collection[str]) -> list[str]:
 
 
 def check_fields(
-    shards: Sequence[Shard],
+    shards: Shards,
     conditions: Sequence[str],
-    paths: Iterable[tuple[str, ...]] = (),
+    paths: Iterable[FieldPath] = (),
     *,
     lacks: Callable[[str], bool] | None = None,
     nothing_matches: bool = False,
@@ -132,14 +132,14 @@ def check_fields(
             raise NoMatchError(mistake)
 
 
-def spread(shards: Sequence[Shard], most: int) -> list[Shard]:
+def spread(shards: Shards, most: int) -> list[Shard]:
     """A few shards, spread over all of them, without streams."""
     files = [shard for shard in shards if not shard.stream]
     count = min(len(files), most)
     return [files[number * len(files) // count] for number in range(count)]
 
 
-def _first_records(shards: Sequence[Shard]) -> Iterator[Any]:
+def _first_records(shards: Shards) -> Iterator[Any]:
     """Decode the first lines of a few shards."""
     for shard in spread(shards, _PEEKED_SHARDS):
         with suppress(
@@ -190,7 +190,7 @@ def _found_instead(paths: Sequence[str]) -> tuple[str | None, str]:
     return None, foreign[1]
 
 
-def check_formats(shards: Sequence[Shard]) -> None:
+def check_formats(shards: Shards) -> None:
     """Refuse files that are not JSON Lines, before any work is done.
 
     This looks at some files only: at the first one, and at those that are not named *.jsonl*.

@@ -25,13 +25,14 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import chain
 
-import msgspec
+from msgspec import MsgspecError, Struct, convert
 from msgspec.structs import replace
 
 from fastrec.corpus.manifest import InputEntry, RejectsEntry
 from fastrec.corpus.output import NEXT
 from fastrec.engine.base import Engine
 from fastrec.errors import DamagedFileError, shown
+from fastrec.limits import in_batches
 from fastrec.normalize.results import Part, PieceCounts, SortResult
 from fastrec.normalize.resume import Settings, difference
 from fastrec.sorting.files import read_blocks
@@ -39,14 +40,14 @@ from fastrec.sorting.keys import END
 from fastrec.sorting.slices import Bound, RunSlice, whole_run
 from fastrec.sources.formats import Format, format_of_name
 from fastrec.sources.lines import ReadStats
-from fastrec.sources.shard import Shard
+from fastrec.sources.shard import Shards
 from fastrec.storage import FileDigest, hash_of_file, is_unchanged, storage_of
 from fastrec.summary.document import filled
 
 _FILES = 1_000  # files whose signatures one task asks for
 
 
-class KeptShard(msgspec.Struct, frozen=True, array_like=True):
+class KeptShard(Struct, frozen=True, array_like=True):
     path: str
     signature: str  # `Shard.signature`; empty for a stream
     # whether it was last modified so long before it was read that a later change has another time
@@ -59,7 +60,7 @@ class KeptFile(FileDigest, frozen=True):
     signature: str  # size, modification time and inode, or ETag
 
 
-class Kept(msgspec.Struct, frozen=True):
+class Kept(Struct, frozen=True):
     settings: Settings
     shards: list[KeptShard]
     tasks: list[SortResult]  # without runs; the shards of their pieces are positions in `shards`
@@ -84,13 +85,13 @@ KeptOrReason = Kept | str | None
 def read_kept(path: str) -> KeptOrReason:
     """Read the document; None if there is none, or why it cannot be read."""
     try:
-        return msgspec.convert(next(read_blocks(path), None), Kept)
+        return convert(next(read_blocks(path), None), Kept)
     except DamagedFileError as exc:
         is_missing = isinstance(exc.__cause__, FileNotFoundError)
         return None if is_missing else f"{shown(path)} is damaged"
     except OSError as exc:
         return f"{shown(path)} cannot be read: {exc.strerror or exc}"
-    except msgspec.MsgspecError:
+    except MsgspecError:
         return f"{shown(path)} is of another version, or damaged"
 
 
@@ -143,8 +144,7 @@ def signatures_of(paths: Sequence[str], engine: Engine) -> list[str]:
     """
     if len(paths) <= _FILES:
         return _signatures(paths)
-    groups = [paths[first : first + _FILES] for first in range(0, len(paths), _FILES)]
-    return list(chain.from_iterable(engine.in_order(_signatures, groups)))
+    return list(chain.from_iterable(engine.in_order(_signatures, in_batches(paths, _FILES))))
 
 
 def _signatures(paths: Sequence[str]) -> list[str]:
@@ -162,7 +162,7 @@ _Hashed = tuple[tuple[int, int, str], ...]  # the same, with their hashes
 _Proof = tuple[str, _Hashed]  # what has to be equal: the signature, hashed ranges, or both
 
 
-class Changes(msgspec.Struct):
+class Changes(Struct):
     """How the shards of a run differ from those that were kept.
 
     All lists are in ascending order.
@@ -178,7 +178,7 @@ class Changes(msgspec.Struct):
 
 
 def match_shards(
-    shards: Sequence[Shard],
+    shards: Shards,
     kept: Sequence[KeptShard],
     *,
     by_content: bool,
@@ -236,7 +236,7 @@ def _place(path: str, *, is_moved: bool) -> str:
 
 
 def _proofs(
-    shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_content: bool, engine: Engine
+    shards: Shards, kept: Sequence[KeptShard], *, by_content: bool, engine: Engine
 ) -> tuple[dict[int, list[_Proof]], dict[int, _Proof]]:
     """What has to be equal for a shard to be the same as a kept one: of all shards of both kinds.
 
@@ -313,7 +313,7 @@ def positions_in(cuts: Sequence[bytes], low: Bound, high: Bound) -> tuple[int, i
     return first, len(cuts) if high is None else bisect_left(cuts, high)
 
 
-class Base(msgspec.Struct, frozen=True, dict=True):
+class Base(Struct, frozen=True, dict=True):
     """What an incremental run builds on: the corpus of the last run.
 
     Empty if there is no kept work.
@@ -389,7 +389,7 @@ class Base(msgspec.Struct, frozen=True, dict=True):
 
 def find_base(
     kept: KeptOrReason,
-    shards: Sequence[Shard],
+    shards: Shards,
     settings: Settings,
     engine: Engine,
     check: str | None,
@@ -415,7 +415,7 @@ def find_base(
     return _base_of(kept, shards, engine, by_content=check == "content"), ""
 
 
-def _base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content: bool) -> Base:
+def _base_of(kept: Kept, shards: Shards, engine: Engine, *, by_content: bool) -> Base:
     # Fixes are about lines of shards by their paths.
     may_move = kept.settings["fixes"] == "none"
     changes = match_shards(

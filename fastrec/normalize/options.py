@@ -17,7 +17,8 @@ from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
-from msgspec.structs import replace
+from msgspec import Struct, convert
+from msgspec.structs import asdict, replace
 
 from fastrec.build import identity
 from fastrec.corpus.writer import COMPRESSIONS
@@ -45,7 +46,7 @@ from fastrec.normalize.corrections import (
     read_labels,
     read_names,
 )
-from fastrec.parameters import CORES, AnyPath
+from fastrec.parameters import CORES, AnyPath, Names
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
@@ -80,7 +81,7 @@ class Decides(enum.Enum):
 Trusted = Literal["always", "if the same", "unless it was fill", "unless given", "unless smaller"]
 
 
-class About(msgspec.Struct, frozen=True):
+class About(Struct, frozen=True):
     """What an option means, besides its type and its default."""
 
     decides: Decides
@@ -89,7 +90,7 @@ class About(msgspec.Struct, frozen=True):
     # If it decides how lines are judged: when the lines of a corpus need not be judged again.
     trusted: Trusted | None = None
     # Its values, the default first. A `Literal` has them as its type.
-    choices: tuple[str, ...] = ()
+    choices: Names = ()
     is_size: bool = False  # Whether it is a number of bytes.
     # How the manifest records it, if it decides the bytes of the corpus: among the options, also
     # if it has its default; only if it differs from that; or in another field.
@@ -140,11 +141,11 @@ def parse_max_rejects(value: float | str) -> MaxRejects:
     return MaxRejects(number, text.endswith("%"))
 
 
-class LineSettings(msgspec.Struct, frozen=True):
+class LineSettings(Struct, frozen=True):
     """What pass 1 needs of the options to turn lines into records with keys."""
 
     judge: JudgeSettings
-    sort_fields: tuple[str, ...]
+    sort_fields: Names
     max_line_bytes: int
     max_window: int
     judges_all_lines: bool
@@ -166,7 +167,7 @@ class LineSettings(msgspec.Struct, frozen=True):
         return shard.read(chunk_bytes=chunk_bytes, stats=stats, **limits | more)
 
 
-class Options(msgspec.Struct, frozen=True, rename={"hash_algorithm": "hash"}):
+class Options(Struct, frozen=True, rename={"hash_algorithm": "hash"}):
     """How to normalize. Each field says what it decides.
 
     The names of fields in a manifest are those of the encoded form: `hash` is the algorithm.
@@ -195,9 +196,9 @@ class Options(msgspec.Struct, frozen=True, rename={"hash_algorithm": "hash"}):
             recorded="always",
         ),
     ] = "replace"
-    repair: Annotated[tuple[str, ...], _lines("", "always", recorded="always")] = ()
+    repair: Annotated[Names, _lines("", "always", recorded="always")] = ()
     sort_by: Annotated[
-        tuple[str, ...],
+        Names,
         _bytes(
             "Sort by these comma-separated fields first, then by the others.", recorded="elsewhere"
         ),
@@ -405,7 +406,7 @@ class Options(msgspec.Struct, frozen=True, rename={"hash_algorithm": "hash"}):
             if OPTIONS[name].recorded == "if given" and value == DEFAULTS[name]:
                 continue
             if isinstance(value, Filters):
-                given = msgspec.structs.asdict(value).items()
+                given = asdict(value).items()
                 value = {field: patterns for field, patterns in given if patterns}
             elif isinstance(value, GivenFile):
                 value = {"sha256": value.sha256}
@@ -458,10 +459,10 @@ class Options(msgspec.Struct, frozen=True, rename={"hash_algorithm": "hash"}):
         return TARGETS.get(self.schema, DEFAULT_SCHEMA)
 
     @property
-    def sort_fields(self) -> tuple[str, ...]:
+    def sort_fields(self) -> Names:
         return self.sort_fields_of(self.target)
 
-    def sort_fields_of(self, target: Schema) -> tuple[str, ...]:
+    def sort_fields_of(self, target: Schema) -> Names:
         """The same for a corpus of this version, which may lack some of the fields to sort by."""
         fields = target.sort_fields
         return sort_order((field for field in self.sort_by if field in fields), fields)
@@ -661,4 +662,4 @@ def options_from(recorded: Mapping[str, object], **more: Any) -> Options:
 
     ValidationError or UsageError if a value is wrong.
     """
-    return msgspec.convert(dict(recorded) | more, Options)
+    return convert(dict(recorded) | more, Options)

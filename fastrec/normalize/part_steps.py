@@ -8,18 +8,19 @@ from collections.abc import Sequence
 from itertools import accumulate, groupby, pairwise
 from typing import NamedTuple
 
-import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from fastrec.normalize.options import Options
 from fastrec.normalize.results import Part
+from fastrec.parameters import Names
 from fastrec.sorting.gather import Window
 from fastrec.sorting.keys import KeyColumns
-from fastrec.sorting.slices import RunSlice
+from fastrec.sorting.slices import Bound, RunSlice
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest
 from fastrec.summary.part_statistics import LinesByPiece
-from fastrec.summary.same_run import Contradictions
+from fastrec.summary.same_run import Contradictions, ContradictionsByFields
 
 
 class Superseded(NamedTuple):
@@ -29,11 +30,11 @@ class Superseded(NamedTuple):
     keys: Sequence[RunSlice] = ()  # other keys of the same identity
 
 
-class PartTask(msgspec.Struct, frozen=True):
+class PartTask(Struct, frozen=True):
     number: int
     fingerprint: str
-    low: bytes | None
-    high: bytes | None
+    low: Bound
+    high: Bound
     slices: list[RunSlice]
     window_bytes: int  # bytes merged at a time
     path: str
@@ -41,12 +42,12 @@ class PartTask(msgspec.Struct, frozen=True):
     # out (`-left-out`). If work is kept: also of the index (`-index`), the borders (`-borders`) and
     # the excluded records (`-excluded`).
     statistics_prefix: str
-    sort_fields: tuple[str, ...]
+    sort_fields: Names
     schema_label: str  # of the records of the target
     options: Options
     locations: str  # path of the locations of all pieces; empty if they are not needed
     superseded: Superseded
-    superseded_hashes: tuple[str, ...]  # fingerprints of both kinds
+    superseded_hashes: Names  # fingerprints of both kinds
     sources: str  # path of the sources of the records; empty if they are not tracked
     # Part of a trusted corpus that should have the same text, and the 128-bit xxh3 of its file.
     copied: tuple[Shard, str] | None = None
@@ -76,11 +77,11 @@ class PartTask(msgspec.Struct, frozen=True):
         return f"writing part {self.number} of the corpus"
 
 
-class PartFacts(msgspec.Struct):
+class PartFacts(Struct):
     """What steps find out about a part, for those after them."""
 
     lines: LinesByPiece
-    contradictions: dict[tuple[bytes, ...], list[int | None]] = {}
+    contradictions: ContradictionsByFields = {}
     seen: KeyColumns | None = None  # the keys before contradictions were resolved
 
 

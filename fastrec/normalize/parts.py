@@ -26,12 +26,13 @@ from fastrec.normalize.part_steps import PartTask, Superseded
 from fastrec.normalize.pass1_driver import SortedShards
 from fastrec.normalize.pass2 import make_part
 from fastrec.normalize.plan import Plan
-from fastrec.normalize.results import Part
+from fastrec.normalize.results import Part, PartsByNumber
 from fastrec.normalize.resume import find_parts
+from fastrec.parameters import Names
 from fastrec.sorting.files import write_blocks
 from fastrec.sorting.keys import field_end
-from fastrec.sorting.slices import RunSlice
-from fastrec.sources.shard import Shard
+from fastrec.sorting.slices import Bound, RunSlice
+from fastrec.sources.shard import Shard, Shards
 from fastrec.storage import base_name, storage_of
 from fastrec.summary.part_statistics import (
     Census,
@@ -46,7 +47,7 @@ from fastrec.summary.same_run import SameRunCounts, find_same_run, slices_of, su
 
 def make_parts(
     context: RunContext,
-    shards: Sequence[Shard],
+    shards: Shards,
     sorted_shards: SortedShards,
     plan: Plan,
 ) -> tuple[list[Part], Census]:
@@ -67,7 +68,7 @@ def make_parts(
 
 
 def _write_locations(
-    context: RunContext, shards: Sequence[Shard], sorted_shards: SortedShards
+    context: RunContext, shards: Shards, sorted_shards: SortedShards
 ) -> tuple[Locations, str]:
     """Write the locations of all pieces, if tasks need them.
 
@@ -86,7 +87,7 @@ def _write_locations(
 
 
 def _find_copies(
-    context: RunContext, shards: Sequence[Shard], sorted_shards: SortedShards, plan: Plan
+    context: RunContext, shards: Shards, sorted_shards: SortedShards, plan: Plan
 ) -> dict[int, tuple[Shard, str]]:
     """By number of a part, the part of a trusted corpus with exactly its records, and its hash.
 
@@ -182,7 +183,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     # by number of a part, a file that probably has the same text, and its hash
     _copies: dict[int, tuple[Shard, str]]
 
-    def make(self) -> tuple[dict[int, Part], Census]:
+    def make(self) -> tuple[PartsByNumber, Census]:
         context = self._context
         options = context.options
         ranges = self._plan.ranges
@@ -223,7 +224,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
 
     def _count_census(
         self, parts: Mapping[int, Part], rule: RepeatsRule | None
-    ) -> tuple[dict[int, Part], Census]:
+    ) -> tuple[PartsByNumber, Census]:
         """Count the census of all parts, and keep that of each group with its first part.
 
         A group that the base has, too, is not counted again, so a change reads the lists of few
@@ -274,7 +275,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             last = end
         return groups
 
-    def _unchanged(self) -> dict[int, Part]:
+    def _unchanged(self) -> PartsByNumber:
         """The parts of the base that stay as they are, unless they leave out others than before."""
         unchanged = {}
         for number, part in self._plan.unchanged.items():
@@ -287,7 +288,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
 
     def _make(
         self, superseded: Mapping[int, Superseded], parts: Mapping[int, Part], known: int
-    ) -> dict[int, Part]:
+    ) -> PartsByNumber:
         """Make the parts that are missing, or leave out other superseded records than before.
 
         `known` is how many kinds of superseded records are known by now.
@@ -329,9 +330,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             context.progress.advance(part.written.text_bytes, part.records, 0)
         return dict(sorted(done.items()))
 
-    def _reuse(
-        self, wanted: Sequence[int], hashes: Mapping[int, tuple[str, ...]]
-    ) -> dict[int, Part]:
+    def _reuse(self, wanted: Sequence[int], hashes: Mapping[int, Names]) -> PartsByNumber:
         """The parts that an interrupted run has made, by number."""
         context = self._context
         if not context.journal.entries:
@@ -366,7 +365,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     def _held(self, part: Part) -> Part:
         return part if self._context.options.incremental else replace(part, files=())
 
-    def _fingerprint(self, number: int, slices: Sequence[RunSlice], hashes: tuple[str, ...]) -> str:
+    def _fingerprint(self, number: int, slices: Sequence[RunSlice], hashes: Names) -> str:
         options = self._context.options
         content = (
             self._context.journal.settings,
@@ -382,7 +381,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         except UnicodeEncodeError:  # a path is not UTF-8
             return xxh3_128_hexdigest(repr(content).encode(errors="backslashreplace"))
 
-    def _task(self, number: int, superseded: Superseded, hashes: tuple[str, ...]) -> PartTask:
+    def _task(self, number: int, superseded: Superseded, hashes: Names) -> PartTask:
         context = self._context
         options = self._context.options
         low, high = self._plan.ranges[number]
@@ -412,7 +411,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         )
 
 
-def _hash_of_superseded(slices: Sequence[RunSlice], low: bytes | None, high: bytes | None) -> str:
+def _hash_of_superseded(slices: Sequence[RunSlice], low: Bound, high: Bound) -> str:
     """A fingerprint of the superseded records of a part; empty if there are none."""
     digest = xxh3_128()
     for record in superseded_in(slices, low, high):

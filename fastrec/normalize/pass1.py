@@ -26,7 +26,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
-import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from fastrec.corpus.columns import PartColumns, listed_columns
@@ -61,7 +61,7 @@ from fastrec.sorting.keys import key_maker
 from fastrec.sorting.runs import BLOCK_ROWS, Fence, Run, index_of, spill
 from fastrec.sorting.texts import PartTexts
 from fastrec.sources.lines import Chunk, ReadStats
-from fastrec.sources.shard import Shard
+from fastrec.sources.shard import Shard, Shards
 from fastrec.storage import FileDigest, digest_of, fingerprint
 from fastrec.summary.rows import row_maker
 
@@ -111,7 +111,7 @@ def _has_later(batch: Batch) -> bool:
     )
 
 
-def choose_target(shards: Sequence[Shard], lines: LineSettings) -> Schema:
+def choose_target(shards: Shards, lines: LineSettings) -> Schema:
     """The given target, or one guessed from the first lines of a few shards.
 
     Also make the judge of this process, which learns from these lines.
@@ -151,7 +151,7 @@ def _begins_with_later(shard: Shard, judge: JudgeSettings, lines: LineSettings) 
 _RECORD_BYTES = 700  # memory of a record besides its text: key, row, numbers
 
 
-class SortTask(msgspec.Struct, frozen=True):
+class SortTask(Struct, frozen=True):
     number: int
     pieces: tuple[Piece, ...]
     directory: str

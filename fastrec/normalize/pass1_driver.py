@@ -13,7 +13,7 @@ same text too.
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import count, groupby
 
-import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 from xxhash import xxh3_128_hexdigest
 
@@ -32,7 +32,7 @@ from fastrec.schemas.schema import Schema
 from fastrec.sorting.cuts import RegionSample
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
-from fastrec.sources.shard import Shard, Slice, TextEstimate, gather_tasks, total_text
+from fastrec.sources.shard import Shard, Shards, Slice, TextEstimate, gather_tasks, total_text
 from fastrec.storage import join, storage_of
 
 # A shard that is at most this fraction of the work of a worker is not too large for one.
@@ -46,7 +46,7 @@ _FEEDS = 3
 class SortTasks:
     def __init__(
         self,
-        shards: Sequence[Shard],
+        shards: Shards,
         directory: str,
         options: Options,
         target: Schema,
@@ -222,7 +222,7 @@ class SortTasks:
             yield self._chunk_task(piece)
 
 
-class SortedShards(msgspec.Struct, frozen=True):
+class SortedShards(Struct, frozen=True):
     # All tasks, those of earlier runs included. They lack the pieces of bad shards and of shards
     # that are gone, checksums of their runs, and fences if there are too many runs to use them.
     results: tuple[SortResult, ...]
@@ -250,13 +250,13 @@ class SortedShards(msgspec.Struct, frozen=True):
                 base += 0 if counts.piece.temporary else counts.lines
 
 
-def sort_shards(shards: Sequence[Shard], context: RunContext, base: Base) -> SortedShards:
+def sort_shards(shards: Shards, context: RunContext, base: Base) -> SortedShards:
     """Sort all shards into runs that are new or changed since the run that made the base."""
     return _Pass1(shards, context, base).run()
 
 
 class _Pass1:
-    def __init__(self, shards: Sequence[Shard], context: RunContext, base: Base) -> None:
+    def __init__(self, shards: Shards, context: RunContext, base: Base) -> None:
         self._shards = shards
         self._context = context
         self._base = base

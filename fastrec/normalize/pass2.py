@@ -36,7 +36,7 @@ from fastrec.sorting.cuts import BorderSizes, write_borders
 from fastrec.sorting.files import write_blocks
 from fastrec.sorting.gather import Window, gather
 from fastrec.sorting.keys import KeyColumns, column_splitter
-from fastrec.sorting.runs import IndexWriter, Origins, Run, by_position, index_of
+from fastrec.sorting.runs import IndexWriter, OriginsByPosition, Run, by_position, index_of
 from fastrec.storage import FileDigest, digest_of, sha256_of_file, storage_of
 from fastrec.summary.part_statistics import (
     PartCounts,
@@ -235,7 +235,7 @@ class _Keeper(Step):
         self._files = files
         self._pieces = array("I")
         self._lines = array("Q")
-        self._origins: list[tuple[int, Origins]] = []
+        self._origins: OriginsByPosition = []
         self._excluded: tuple[ShardWriter, IndexWriter] | None = None
         self._excluded_bytes = 0
 

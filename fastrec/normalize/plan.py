@@ -27,6 +27,7 @@ from itertools import chain, pairwise
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 from xxhash import xxh3_128_hexdigest
 
@@ -37,7 +38,7 @@ from fastrec.normalize.context import RunContext
 from fastrec.normalize.kept import Base, positions_in, slices_of_part
 from fastrec.normalize.pass1 import release_buffer
 from fastrec.normalize.pass1_driver import SortedShards
-from fastrec.normalize.results import MergedRun, Part
+from fastrec.normalize.results import MergedRun, Part, PartsByNumber
 from fastrec.sorting.cuts import (
     Border,
     BorderSizes,
@@ -60,11 +61,11 @@ _AT_ONCE = 4  # regions that a task plans, if there are more than 64 runs
 Range = tuple[Bound, Bound]
 
 
-class Plan(msgspec.Struct, frozen=True):
+class Plan(Struct, frozen=True):
     runs: list[Run]  # that parts are made from
     ranges: list[Range]
     # by number of a range, the part of the base that has the same records
-    unchanged: dict[int, Part]
+    unchanged: PartsByNumber
     regions: list[bytes]
     removed: tuple[int, ...]  # pieces whose records do not count
     base: Base
@@ -121,7 +122,7 @@ def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> 
     runs = _merge_runs(context, sorted_shards, regions)
     is_large = 2 * text > _memory()
 
-    def plan(cuts: Sequence[bytes], unchanged: dict[int, Part]) -> Plan:
+    def plan(cuts: Sequence[bytes], unchanged: PartsByNumber) -> Plan:
         ranges = list(pairwise([None, *cuts, None])) if has_runs or base.parts else []
         return Plan(runs, ranges, unchanged, regions, sorted_shards.removed, base, is_large)
 
@@ -254,7 +255,7 @@ def _round(
     return [merged for _, merged in sorted(done.items())]
 
 
-class MergeTask(msgspec.Struct, frozen=True):
+class MergeTask(Struct, frozen=True):
     slices: list[RunSlice]
     directory: str
     # Path of a file with the first key of each region but the first; None if the run will be
@@ -370,7 +371,7 @@ def _borders(regions: Sequence[Region], lasts: dict[int, bytes]) -> Iterator[Bor
                 yield border
 
 
-class RegionTask(msgspec.Struct, frozen=True):
+class RegionTask(Struct, frozen=True):
     low: Bound
     high: Bound
     slices: list[RunSlice]  # of the runs of pass 1
@@ -385,7 +386,7 @@ class RegionTask(msgspec.Struct, frozen=True):
         return "planning the parts of the corpus"
 
 
-class Region(msgspec.Struct, frozen=True):
+class Region(Struct, frozen=True):
     first: bytes = b""  # its first border, or its first key; empty if it has no records
     borders: str = ""  # path of its borders
     is_unchanged: bool = False  # whether it is a part of the base as it was

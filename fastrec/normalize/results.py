@@ -13,16 +13,16 @@ from heapq import nsmallest
 from itertools import groupby, islice
 from typing import Any
 
-import msgspec
+from msgspec import Struct, convert, field
 from msgspec.structs import replace
 
 from fastrec.corpus.writer import Written
 from fastrec.engine.base import Engine
 from fastrec.errors import ShardError, shown
 from fastrec.filters import LISTED_NAMES, Filters, similar
-from fastrec.json_documents import sorted_counts
+from fastrec.json_documents import CountsByName, sorted_counts
 from fastrec.judge.batch import Batch, FilteredOut, HashReplaced
-from fastrec.limits import current_limits
+from fastrec.limits import current_limits, in_batches
 from fastrec.schemas.view import NO_COUNTS
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.keys import encode_sample_id, sample_id_of
@@ -40,7 +40,7 @@ from fastrec.summary.document import (
 from fastrec.summary.rows import Sums
 
 
-class Piece(msgspec.Struct, frozen=True):
+class Piece(Struct, frozen=True):
     """A slice of a shard, or a chunk of a shard that the driver decompressed."""
 
     # no other piece of this work directory ever has the same number, whichever shards come and go
@@ -72,15 +72,15 @@ class Piece(msgspec.Struct, frozen=True):
         return self.shard, self.offset + self.slice.start
 
 
-class PieceCounts(msgspec.Struct, frozen=True):
+class PieceCounts(Struct, frozen=True):
     """Line counts of a piece. Duplicates are counted in pass 2."""
 
     piece: Piece
-    read: ReadStats = msgspec.field(default_factory=ReadStats)
+    read: ReadStats = field(default_factory=ReadStats)
     blank: int = 0
     rejected: int = 0
     filtered: int = 0  # records that the filters remove
-    repaired: dict[str, int] = {}  # repaired lines by code
+    repaired: CountsByName = {}  # repaired lines by code
     # Where its rejected lines begin and end in the file of the task.
     rejects: tuple[int, int] = 0, 0
     is_newer_version: bool = False  # whether a line is a record that decides for the newest version
@@ -95,7 +95,7 @@ class PieceCounts(msgspec.Struct, frozen=True):
         return self.read.lines + len(self.piece.long_lines)
 
 
-class SortResult(msgspec.Struct, frozen=True, tag="task"):
+class SortResult(Struct, frozen=True, tag="task"):
     task: int
     # Its pieces; after pass 1, without those of bad shards and of shards that are gone.
     pieces: tuple[PieceCounts, ...]
@@ -121,7 +121,7 @@ class SortResult(msgspec.Struct, frozen=True, tag="task"):
         return replace(self, pieces=pieces)
 
 
-class MergedRun(msgspec.Struct, frozen=True, tag="merge"):
+class MergedRun(Struct, frozen=True, tag="merge"):
     """A run that replaces several runs of pass 1, which may be gone."""
 
     run: Run
@@ -136,7 +136,7 @@ class PartSources(FileDigest, frozen=True):
     names: str  # fingerprint of the names and the order of the pieces of input of the part
 
 
-class Part(msgspec.Struct, frozen=True, tag="part"):
+class Part(Struct, frozen=True, tag="part"):
     number: int
     fingerprint: str  # fingerprint of everything that determines its content
     low: bytes | None  # no key of the range is lower; None if there is no limit
@@ -147,7 +147,7 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     files: tuple[FileDigest, ...]  # the files of its statistics, and of its index if it is kept
     path: str  # of the part before it is published
     statistics_prefix: str  # path prefix of its statistics
-    left_out: dict[str, int] = {}  # records that options left out, by code
+    left_out: CountsByName = {}  # records that options left out, by code
     # Fingerprints of the superseded records that it leaves out, because of other runs, and because
     # of other repeats.
     superseded: tuple[str, ...] = ()
@@ -199,13 +199,15 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
 
 # Statistics of lines
 
+PartsByNumber = dict[int, Part]
+
 _MOST_SEEN = 10_000  # names that were filtered out and are not looked at again
 _HASH_EXAMPLES = 10  # of records whose `sample_hash` was wrong
 # Examples of each repair: the first ones by names, which do not depend on the order of lines.
 _REPAIR_EXAMPLES = 3
 
 
-class _Repair(msgspec.Struct, frozen=True, order=True):
+class _Repair(Struct, frozen=True, order=True):
     code: str
     evaluation_name: str
     model_id: str
@@ -214,7 +216,7 @@ class _Repair(msgspec.Struct, frozen=True, order=True):
     message: str
 
 
-class WrongHash(msgspec.Struct, frozen=True, order=True):
+class WrongHash(Struct, frozen=True, order=True):
     """A record whose `sample_hash` was wrong.
 
     Such records are sorted by evaluation, model and sample.
@@ -321,8 +323,7 @@ def count_lines(results: Sequence[SortResult], engine: Engine) -> LineStatistics
     wanted = [(result.statistics, frozenset(result.numbers)) for result in results if result.pieces]
     at_once = current_limits().part_counts_per_task
     total = LineStatistics()
-    groups = (wanted[first : first + at_once] for first in range(0, len(wanted), at_once))
-    for _, counted in engine.run(_read_statistics, groups):
+    for _, counted in engine.run(_read_statistics, in_batches(wanted, at_once)):
         total += counted
     return total
 
@@ -336,7 +337,7 @@ def _read_statistics(wanted: Iterable[tuple[str, frozenset[int]]]) -> LineStatis
     for path, numbers in wanted:
         for number, statistics in read_blocks(path):
             if number in numbers:
-                total += msgspec.convert(
+                total += convert(
                     statistics, LineStatistics, dec_hook=lambda counter, counts: counter(counts)
                 )
     total.versions = +total.versions  # without versions that were only tried

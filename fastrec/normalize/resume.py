@@ -24,6 +24,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 import msgspec
+from msgspec import MsgspecError, Raw, Struct, convert
 from msgspec.structs import replace
 
 from fastrec.build import differences
@@ -62,15 +63,15 @@ class Journal:
         self.discarded = ""  # why entries of an earlier run are not used; empty if there are none
         self._directory = output.work
         self._next = 0
-        self._waiting: list[msgspec.Raw] = []
+        self._waiting: list[Raw] = []
         self._flushed = time.monotonic()
         for path in output.journals():
             self._next = 1 + int(path.rpartition("-")[2])
             before, bodies = _read(path)
             if before == settings:
                 self.files.append(path)
-                with suppress(msgspec.MsgspecError):
-                    self.entries += (msgspec.convert(body, JournalEntry) for body in bodies)
+                with suppress(MsgspecError):
+                    self.entries += (convert(body, JournalEntry) for body in bodies)
             elif before and bodies:
                 self.discarded = difference(before, settings)
         if self.entries:
@@ -85,7 +86,7 @@ class Journal:
     def add(self, entry: JournalEntry) -> bool:
         """Add an entry; return whether it could be encoded."""
         try:
-            self._waiting.append(msgspec.Raw(_encode(entry)))
+            self._waiting.append(Raw(_encode(entry)))
         except (UnicodeEncodeError, OverflowError, TypeError):
             # A path that is not UTF-8, or an example with a huge integer: this work cannot be
             # reused.
@@ -116,8 +117,8 @@ class Journal:
 def _read(path: str) -> tuple[Settings, list[Any]]:
     """The settings and the entries of a file of a journal, up to the first that is damaged."""
     first, *others = intact_blocks(path) or [None]
-    with suppress(msgspec.MsgspecError):
-        return msgspec.convert(first, Settings), others
+    with suppress(MsgspecError):
+        return convert(first, Settings), others
     return {}, []
 
 
@@ -149,7 +150,7 @@ _encode = msgspec.msgpack.Encoder().encode
 Range = tuple[str, int, int | None]  # the path of a shard, and a range of its bytes
 
 
-class Reusable(msgspec.Struct):
+class Reusable(Struct):
     tasks: list[SortResult] = []
     # The ranges of shards that these tasks have read.
     covered: set[Range] = set()
@@ -162,7 +163,7 @@ class Reusable(msgspec.Struct):
 
     def take_chunk(self, piece: Piece, text_hash: str) -> SortResult | None:
         task = self.chunks.pop((piece.source, piece.offset, piece.line, text_hash), None)
-        if task is None or task.pieces[0].piece.long_lines != piece.long_lines:
+        if not task or task.pieces[0].piece.long_lines != piece.long_lines:
             return None
         return _attached(task, [piece.shard])
 

@@ -10,13 +10,13 @@ Finished tasks are in a journal, from which the next run resumes if this one is 
 """
 
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import TypeVar, Unpack
+from time import perf_counter, time_ns
+from typing import Unpack
 
-import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from fastrec.corpus.output import CORPUS, KEPT, Output, work_root_of
@@ -29,7 +29,7 @@ from fastrec.corpus.publish import (
 )
 from fastrec.corpus.trust import remember, trusted_shards
 from fastrec.engine import is_small, make_engine
-from fastrec.engine.base import OTHER_PHASE, Engine, Phase
+from fastrec.engine.base import OTHER_PHASE, Engine, Phase, Result
 from fastrec.errors import (
     CorpusError,
     DamagedFileError,
@@ -51,15 +51,13 @@ from fastrec.parameters import AnyPath, Notice, Paths, path_names
 from fastrec.progress import Progress
 from fastrec.schemas.registry import NEWEST_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
-from fastrec.sources.shard import Shard, total_text
+from fastrec.sources.shard import Shards, total_text
 from fastrec.storage import is_private, is_url, join, storage_of, without_file_protocol
 from fastrec.storage.local import scratch_directory
 from fastrec.summary.document import Summary, filled
 
-Result = TypeVar("Result")
 
-
-class NormalizeResult(msgspec.Struct):
+class NormalizeResult(Struct):
     """The result of a run."""
 
     #: Path of the corpus, or of the refused one.
@@ -151,7 +149,7 @@ def run(
 
     `notice` receives each notice at once.
     """
-    started = time.perf_counter()
+    started = perf_counter()
     notices = []
 
     def note(message: str) -> None:
@@ -193,7 +191,7 @@ def run(
                 kept = recover_kept(opened.kept_path)
                 files = kept.files if isinstance(kept, Kept) else []
                 opened.kept = frozenset(file.path for file in files)
-    seconds = time.perf_counter() - started
+    seconds = perf_counter() - started
     driver = Phase("driver", seconds=seconds - sum(phase.seconds for phase in corpus.phases))
     base = corpus.base
     changes = base.changes
@@ -232,7 +230,7 @@ def _work_root(output: str, options: Options) -> str:
 
 
 def run_passes(
-    shards: Sequence[Shard],
+    shards: Shards,
     options: Options,
     output: Output,
     *,
@@ -276,8 +274,8 @@ def _find_kept(output: Output) -> KeptOrReason:
 
 
 def run_attempts(
-    make: Callable[[Sequence[Shard], RunContext, Base], Result],
-    shards: Sequence[Shard],
+    make: Callable[[Shards, RunContext, Base], Result],
+    shards: Shards,
     options: Options,
     output: Output,
     engine: Engine,
@@ -296,7 +294,7 @@ def run_attempts(
     target = _first_target(shards, options, output, kept, settings)
     may_start_again = is_guess or isinstance(kept, Kept)
     streams = Streams(kept=may_start_again and any(shard.stream for shard in shards))
-    started_at = time.time_ns()
+    started_at = time_ns()
     say = cache(notice)  # a further attempt does not repeat a notice
     is_first = True
     is_settled = False
@@ -345,7 +343,7 @@ def run_attempts(
 
 
 def _first_target(
-    shards: Sequence[Shard],
+    shards: Shards,
     options: Options,
     output: Output,
     kept: KeptOrReason,
@@ -361,9 +359,7 @@ def _first_target(
     return choose_target(shards, options.line_settings(options.target))
 
 
-def _mark_trusted(
-    shards: Sequence[Shard], options: Options, target: Schema, notice: Notice
-) -> Sequence[Shard]:
+def _mark_trusted(shards: Shards, options: Options, target: Schema, notice: Notice) -> Shards:
     if options.judge:
         return shards
     return trusted_shards(
@@ -377,7 +373,7 @@ def _mark_trusted(
     )
 
 
-def _warn(shards: Sequence[Shard], context: RunContext, base: Base) -> None:
+def _warn(shards: Shards, context: RunContext, base: Base) -> None:
     """Give notices about scarce space, and about work that is lost."""
     unchanged = base.changes.unchanged
     read = [shard for number, shard in enumerate(shards) if number not in unchanged]

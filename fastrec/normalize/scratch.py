@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastrec.corpus.manifest import Manifest
@@ -13,7 +13,7 @@ from fastrec.corpus.output import CORPUS
 from fastrec.corpus.publish import LocalOutput
 from fastrec.parameters import Notice
 from fastrec.progress import Progress
-from fastrec.sources.shard import Shard
+from fastrec.sources.shard import Shards
 from fastrec.storage import join
 from fastrec.summary.document import Summary
 
@@ -33,7 +33,7 @@ class ScratchCorpus(NamedTuple):
 @contextmanager
 def scratch_output(directory: str | None = None) -> Iterator[LocalOutput]:
     """An output inside a directory, by default that of temporary files."""
-    with tempfile.TemporaryDirectory(prefix="fastrec-", dir=directory) as scratch:
+    with TemporaryDirectory(prefix="fastrec-", dir=directory) as scratch:
         output = LocalOutput(Path(scratch) / "corpus", CORPUS, join(scratch, "work"))
         output.prepare(fresh=True)
         yield output
@@ -41,7 +41,7 @@ def scratch_output(directory: str | None = None) -> Iterator[LocalOutput]:
 
 @contextmanager
 def scratch_corpus(
-    shards: Sequence[Shard],
+    shards: Shards,
     options: Options,
     *,
     progress: Progress | None,

@@ -4,8 +4,8 @@ Here is where their marks are; `templates/charts.html` draws them. Charts have a
 label for those who cannot see them.
 """
 
-import math
 from collections.abc import Callable, Sequence
+from math import log
 from typing import NamedTuple
 
 from fastrec.pages import render_macro
@@ -68,9 +68,9 @@ def scatter(
     models.sort(key=beaten.__contains__)
     xs = [model.x for model in models]
     ys = [model.y for model in models]
-    across = Scale(math.log(min(xs)), math.log(max(xs)), _FRAME_WIDTH)
+    across = Scale(log(min(xs)), log(max(xs)), _FRAME_WIDTH)
     down = Scale(min(ys), max(ys), 0, _FRAME_HEIGHT)
-    places = [(round(across(math.log(model.x))), round(down(model.y))) for model in models]
+    places = [(round(across(log(model.x))), round(down(model.y))) for model in models]
     taken = [(x - 5.0, x + 5.0, y) for x, y in places]
     spots = []
     for model, (x, y) in zip(models, places, strict=True):

@@ -22,15 +22,14 @@ from hashlib import sha256
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
-import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import check_choice
+from fastrec.schemas.view import encode_json as unicode_json
 
 # Spell a string as `json.dumps(…, ensure_ascii=False)` does, in UTF-8.
 #
 # Raises UnicodeEncodeError if it contains half of a surrogate pair.
-unicode_json = msgspec.json.Encoder().encode
 
 
 def ascii_json(text: str) -> bytes:
@@ -44,6 +43,7 @@ def ascii_json(text: str) -> bytes:
     return encode_basestring_ascii(text).encode("ascii")
 
 
+References = str | list[str]  # one as text, or several
 Hash = Callable[[str, Any], str]  # from `input.raw` and `input.reference` to `sample_hash`
 
 
@@ -62,7 +62,7 @@ TEXT_HASHES: dict[str, Hash] = {
 }
 
 
-def _as_json(raw: str, reference: str | list[str]) -> bytes:
+def _as_json(raw: str, reference: References) -> bytes:
     """Spell a question for recipe R5: compact JSON in ASCII, with sorted keys."""
     references = [reference] if isinstance(reference, str) else reference
     return b'{"raw":%b,"reference":[%b]}' % (
@@ -78,7 +78,7 @@ LIST_HASHES: dict[str, Hash] = {
 }
 
 
-def sample_hash(raw: str, reference: str | list[str], *, algorithm: str = "sha256") -> str:
+def sample_hash(raw: str, reference: References, *, algorithm: str = "sha256") -> str:
     """Compute the `sample_hash` of a question, in lower-case hex.
 
     With one reference, as in version 0.2.0, it is the hash of the UTF-8 of `input.raw +
@@ -156,7 +156,7 @@ class RecipeFinder:
     def __init__(self) -> None:
         self._last = "R1"
 
-    def find(self, raw: str, reference: str | list[str], given: str) -> str | None:
+    def find(self, raw: str, reference: References, given: str) -> str | None:
         if len(given) != 64:  # hex digits
             return None
         references = [reference] if isinstance(reference, str) else reference

@@ -30,13 +30,14 @@ from typing import (
 )
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fastrec.build import package
 from fastrec.schemas.hashes import LIST_HASHES, TEXT_HASHES, Hash
 
 JsonObject = dict[str, Any]
 UnknownKeys = dict[str, set[str]]  # by the path of their object
+Test = Callable[[Any], bool]  # of a record
 
 
 def without_nulls(values: JsonObject) -> JsonObject:
@@ -71,7 +72,7 @@ _Value = TypeVar("_Value")
 Nullable: TypeAlias = _Value | UnsetType | None  # the type of an optional field that may be null
 
 
-class Base(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class Base(Struct, forbid_unknown_fields=True, gc=False):
     """The base of every object of a record.
 
     - `forbid_unknown_fields`: otherwise the decoder skips an unknown key without checking its
@@ -114,7 +115,7 @@ LABELS = labels_of("0.0.1", "0.2.0", "0.2.1", "0.2.2", "0.2.3", "0.3.0")
 AnyStruct = TypeVar("AnyStruct", bound=Base)
 
 
-class Field(msgspec.Struct, frozen=True):
+class Field(Struct, frozen=True):
     """What the normal form needs to know about one known field."""
 
     name: str
@@ -124,7 +125,7 @@ class Field(msgspec.Struct, frozen=True):
     shape: Shape | None  # the shape of the object here, or of each object in the array here
 
 
-class Shape(msgspec.Struct, frozen=True):
+class Shape(Struct, frozen=True):
     """The known fields of one kind of object by key, in the order of the normal form."""
 
     # Field names that lead to such an object, joined with dots: `interactions.tool_calls`; empty
@@ -168,7 +169,7 @@ def build(struct: type[AnyStruct], value: JsonObject) -> AnyStruct:
 
 
 def _build(shape: Shape | None, value: Any) -> Any:
-    if shape is None or value is None:
+    if not shape or value is None:
         return value
     if isinstance(value, list):
         return [_build(shape, item) for item in value]
@@ -232,7 +233,7 @@ _RULES = (
 )
 
 
-class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
+class Schema(Struct, frozen=True, eq=False, kw_only=True, dict=True):
     """A version of the schema.
 
     Compared by identity: there is one object per version and process.
@@ -257,7 +258,7 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     #
     # It may say no too often, never yes too often: then the rules for telling versions apart decide
     # (`registry`).
-    claims: Callable[[Any], bool]
+    claims: Test
 
     @cached_property
     def closed(self) -> bool:
@@ -325,7 +326,7 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
         return shape_of(record)
 
     @cached_property
-    def follows_rules(self) -> Callable[[Any], bool]:
+    def follows_rules(self) -> Test:
         # Where the root has no unknown keys, the decoder refuses them.
         return compile_follows_rules(
             [rule for rule in self.rules if not self.closed or rule.field in self.shape.fields]
@@ -336,7 +337,7 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
         return compile_drop_nulls(self.shape)
 
 
-def compile_follows_rules(rules: Sequence[Rule]) -> Callable[[Any], bool]:
+def compile_follows_rules(rules: Sequence[Rule]) -> Test:
     """Generate the function that says whether a record of the right types follows all rules."""
     lines = ["def follows_rules(record):", "    kind = record.interaction_type"]
     for types, group in groupby(rules, key=lambda rule: rule.types):

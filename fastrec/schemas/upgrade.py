@@ -20,7 +20,7 @@ from itertools import count
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from fastrec.errors import UsageError
 from fastrec.schemas.schema import JsonObject, Schema, Shape, build, compile_function
@@ -40,10 +40,10 @@ from fastrec.schemas.widen import widen
 _DETAILS = "additional_details"
 
 
-def spell_other(value: Any) -> msgspec.Raw:
+def spell_other(value: Any) -> Raw:
     """Encode long integers, which msgspec does not know, by the digits that the parser keeps."""
     if isinstance(value, int):
-        return msgspec.Raw(repr(value).encode())
+        return Raw(repr(value).encode())
     raise UsageError(
         f"a record can only hold JSON values, found one of type {type(value).__name__}"
     )
@@ -81,7 +81,7 @@ def _value_of(new: Any, old: Any, shape: Shape | None) -> Any:
 
     Nulls that mean the same as absence are left out.
     """
-    if shape is None or new is None:
+    if not shape or new is None:
         return new
     if isinstance(new, list):
         return [_value_of(*both, shape) for both in zip(new, old, strict=True)]

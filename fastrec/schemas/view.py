@@ -6,15 +6,25 @@ decodes several times as fast as a record. Here are also the defaults of fields 
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+
+_T = TypeVar("_T")
 
 # What a decoder raises if it refuses a line.
 REFUSALS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 # The default of a field that counts.
 NO_COUNTS: Counter[Any] = msgspec.field(default_factory=Counter)
+
+
+encode_json = msgspec.json.Encoder().encode
+
+
+def json_decoder(kind: type[_T]) -> Callable[[Any], _T]:
+    """Make the function that decodes JSON, text or bytes, as a type; make it only once."""
+    return msgspec.json.Decoder(kind).decode
 
 
 def empty_by_key(kind: Callable[[], Any]) -> Any:

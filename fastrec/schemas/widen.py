@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import NODEFAULT, UNSET, defstruct
 
 from fastrec.schemas.schema import (
     AnyStruct,
@@ -23,6 +23,7 @@ from fastrec.schemas.schema import (
     UnknownKeys,
     rewrite_hint,
 )
+from fastrec.schemas.view import json_decoder
 
 Decode = Callable[[bytes | memoryview], Any]
 
@@ -60,9 +61,7 @@ def widen(
 
         hint = rewrite_hint(field.type, replace)
         if hint is not field.type:
-            fields.append(
-                (field.name, hint, msgspec.NODEFAULT if field.required else field.default)
-            )
+            fields.append((field.name, hint, NODEFAULT if field.required else field.default))
     rename = {}
     for number, key in enumerate(sorted(unknown.get(path, ()))):
         plain = key.isidentifier() and not key.startswith("unknown_") and not hasattr(struct, key)
@@ -73,7 +72,7 @@ def widen(
         return struct
     # A redefined field keeps its position, since all fields of its Struct are keywords; a new one
     # goes to the end.
-    return msgspec.defstruct(  # type: ignore[return-value]
+    return defstruct(  # type: ignore[return-value]
         struct.__name__,
         fields,
         bases=(struct,),
@@ -140,7 +139,7 @@ class LearningDecoder:
         self._known = record  # the class with fields for all keys learned so far
         for name in ("parts", "decode_null_id"):  # of the class before
             self.__dict__.pop(name, None)
-        self.decode: Decode = msgspec.json.Decoder(record).decode
+        self.decode: Decode = json_decoder(record)
 
     @cached_property
     def parts(self) -> tuple[Decode, Decode]:
@@ -150,7 +149,7 @@ class LearningDecoder:
         """
         fields = msgspec.structs.fields(self._known)
         asked = next(field.type for field in fields if field.name == "input")
-        return self._decode_with("input", int), msgspec.json.Decoder(asked).decode
+        return self._decode_with("input", int), json_decoder(asked)
 
     @cached_property
     def decode_null_id(self) -> Decode:
@@ -161,7 +160,7 @@ class LearningDecoder:
         """Make the decoder of records with another type of a field, which is required."""
         known = self._known
         fields = [(field, hint)]
-        record = msgspec.defstruct(
+        record = defstruct(
             known.__name__,
             fields,
             bases=(known,),
@@ -169,4 +168,4 @@ class LearningDecoder:
             kw_only=True,
             gc=False,
         )
-        return msgspec.json.Decoder(record).decode
+        return json_decoder(record)

@@ -71,7 +71,7 @@ _EXACT = Context(prec=50, traps=[])
 def number_of(text: str) -> Decimal | None:
     """The first number of a text; a fraction is divided."""
     match = NUMBER.search(text)
-    if match is None:
+    if not match:
         return None
     above = _decimal(match[1])
     below = _decimal(match[2]) if match[2] else Decimal(1)

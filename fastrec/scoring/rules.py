@@ -14,7 +14,8 @@ from functools import lru_cache
 from pkgutil import get_data
 from typing import Any, Literal, NamedTuple
 
-import msgspec
+from msgspec import Struct, ValidationError, convert
+from msgspec.structs import replace
 
 from fastrec.errors import UsageError, shown
 from fastrec.filters import Filters, make_filters
@@ -23,7 +24,7 @@ from fastrec.scoring.extract import Extract, extractor_of
 from fastrec.toml_file import parse_toml, read_toml
 
 
-class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     """How to score some records."""
 
     name: str  # The metric.
@@ -48,10 +49,10 @@ def _rules_in(document: dict[str, Any], path: str) -> list[Rule]:
     for number, table in enumerate(tables, start=1):
         given = {name: table.pop(name) for name in Filters.__struct_fields__ if name in table}
         try:
-            rule = msgspec.convert(table, Rule)
-            rule = msgspec.structs.replace(rule, filters=make_filters(**given))
+            rule = convert(table, Rule)
+            rule = replace(rule, filters=make_filters(**given))
             Scorer(rule)
-        except (msgspec.ValidationError, UsageError) as exc:
+        except (ValidationError, UsageError) as exc:
             raise UsageError(f"{shown(path)}, rule {number}: {exc}") from exc
         rules.append(rule)
     return rules

@@ -48,9 +48,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, islice, pairwise
 from operator import itemgetter
 
-import msgspec
+from msgspec import Struct
 
-from fastrec.limits import current_limits
+from fastrec.limits import current_limits, in_batches
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.keys import END, field_end
 from fastrec.sorting.runs import Fence
@@ -99,8 +99,7 @@ class BorderSizes:
 
 
 def write_borders(path: str, borders: Sequence[Border]) -> FileDigest:
-    blocks = (borders[first : first + _BLOCK] for first in range(0, len(borders), _BLOCK))
-    return FileDigest(path, *write_blocks(path, blocks, compressed=True))
+    return FileDigest(path, *write_blocks(path, in_batches(borders, _BLOCK), compressed=True))
 
 
 def read_borders(path: str) -> Iterator[Border]:
@@ -209,7 +208,7 @@ def _cuts(by_rank: Iterable[_Candidate], total: int, part_bytes: int) -> list[by
     return [keys[position] for position in ends[1:-1]]
 
 
-class RegionSample(msgspec.Struct):
+class RegionSample(Struct):
     """The first keys of blocks of all runs, with the sizes of these blocks.
 
     Its memory is bounded.

@@ -16,6 +16,7 @@ import zstandard
 from xxhash import xxh3_64_digest, xxh3_128
 
 from fastrec.errors import DamagedFileError, is_out_of_memory
+from fastrec.limits import in_batches
 from fastrec.storage import storage_of
 from fastrec.storage.base import EndsEarlyError, NewFile
 
@@ -46,8 +47,8 @@ class ViewsWriter(NewFile):
         return self._file.write(data)
 
     def append(self, views: Sequence[memoryview]) -> None:
-        for first in range(0, len(views), _JOINED_VIEWS):
-            self.write(b"".join(views[first : first + _JOINED_VIEWS]))
+        for some in in_batches(views, _JOINED_VIEWS):
+            self.write(b"".join(some))
 
     def write_block(self, rows: Any) -> None:
         body = _encode(rows)

@@ -22,7 +22,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple, Self
 
-import msgspec
+from msgspec import Struct
 
 from fastrec.errors import DamagedFileError
 from fastrec.sorting.runs import (
@@ -55,7 +55,7 @@ class OpenedPart(NamedTuple):
 OpenPart = Callable[[RunSlice, Bound, Bound, bool], OpenedPart]
 
 
-class _Records(msgspec.Struct):
+class _Records(Struct):
     """Records in order of their keys, as columns.
 
     Rows, texts and origins are there only if they are needed.

@@ -23,8 +23,7 @@ from itertools import compress, islice, pairwise
 from operator import ne
 from typing import Any, Self
 
-import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 
@@ -254,7 +253,7 @@ def sample_id_of(field: bytes) -> int | str:
 _MANY = 1_000  # keys of one question
 
 
-class KeyColumns(msgspec.Struct):
+class KeyColumns(Struct):
     """The encoded fields of several keys, as `key_splitter` returns them."""
 
     scopes: list[bytes] = []

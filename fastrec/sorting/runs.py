@@ -25,6 +25,7 @@ from typing import Any
 
 import msgspec
 
+from fastrec.limits import in_batches
 from fastrec.sorting.files import ViewsWriter, blocks_between
 from fastrec.storage import FileDigest, fingerprint
 
@@ -34,6 +35,7 @@ Row = Sequence[Any]  # the row of a record: its piece, its line, and values for 
 Origin = tuple[int, int, int]
 
 Origins = tuple[Origin, ...]  # the origins of a record, sorted by piece
+OriginsByPosition = list[tuple[int, Origins]]  # of records with several copies
 
 _MOST_SHARED = 1 << 14
 
@@ -55,7 +57,7 @@ def union(several: Iterable[Origins]) -> Origins:
     return tuple(sorted(by_piece.values()))
 
 
-def by_position(origins: Iterable[Origins | None]) -> list[tuple[int, Origins]]:
+def by_position(origins: Iterable[Origins | None]) -> OriginsByPosition:
     """The origins of the records that have several copies, each with the position of its record."""
     return [(position, each) for position, each in enumerate(origins) if each]
 
@@ -65,7 +67,7 @@ BLOCK_ROWS = 128
 _encode_rows = msgspec.msgpack.Encoder().encode
 decode_rows = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
 _decode_block = msgspec.msgpack.Decoder(
-    tuple[list[bytes], list[int], bytes, bytes, list[tuple[int, Origins]]]
+    tuple[list[bytes], list[int], bytes, bytes, OriginsByPosition]
 ).decode
 
 
@@ -264,10 +266,8 @@ def spill(
         )
         batch = max(_BATCH_BYTES * len(ends) // max(ends[-1], 1), 1) if ends else 1
         with ViewsWriter(path) as data:
-            for first in range(0, len(order), batch):
-                views = [
-                    view[starts[index] : ends[index]] for index in order[first : first + batch]
-                ]
+            for some in in_batches(order, batch):
+                views = [view[starts[index] : ends[index]] for index in some]
                 data.append(views)
                 fingerprints += map(fingerprint, views)
     with IndexWriter(index_of(path), block_rows) as index:

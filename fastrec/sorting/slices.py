@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from operator import attrgetter
 
-import msgspec
+from msgspec import Struct
 
 from fastrec.sorting.runs import Fence, Run, index_of
 
@@ -14,7 +14,7 @@ Bound = bytes | None  # of a range of keys; None is no limit
 _key_of = attrgetter("key")  # of a fence
 
 
-class RunSlice(msgspec.Struct, frozen=True, array_like=True):
+class RunSlice(Struct, frozen=True, array_like=True):
     """The blocks of a run that may hold keys of a range, or a whole part."""
 
     path: str

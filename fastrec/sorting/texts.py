@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise, repeat
 
-import msgspec
+from msgspec import Struct
 
 from fastrec.errors import DamagedFileError, ShardCorruptError, ShardError
 from fastrec.sorting.files import read_exactly
@@ -19,7 +19,7 @@ from fastrec.storage import storage_of
 _NOTHING = memoryview(b"")
 
 
-class RunTexts(msgspec.Struct):
+class RunTexts(Struct):
     """The texts of a slice of a run, read from front to back."""
 
     _path: str

@@ -119,7 +119,7 @@ def text_of(
         and promised not in (None, Format.PLAIN)
         and not is_text(head[:_TEXT_SAMPLE])
     ):
-        assert promised is not None
+        assert promised
         raise ShardCorruptError(path, f"is neither {promised.value}, as its name says, nor text", 0)
     return decompress(format_, blocks, path=path, max_window=max_window, text_bytes=text_bytes)
 

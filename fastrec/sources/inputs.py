@@ -30,6 +30,8 @@ from os.path import normpath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import MsgspecError, Struct, convert
+from msgspec.structs import replace
 
 from fastrec.errors import CorpusError, ShardMissingError, UsageError, counted, listed, shown
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect, format_of_name
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from fastrec.storage.object_store import FoundObject, ObjectStore
 
 
-class AnyFile(msgspec.Struct, frozen=True):
+class AnyFile(Struct, frozen=True):
     path: str
     size: int
     is_named: bool  # whether the user named this very file, and not a directory or a pattern
@@ -192,7 +194,7 @@ _UNFINISHED = ".fastrec-writing"
 _MOST_UNNAMED = 3  # in a notice
 
 
-class _Manifest(msgspec.Struct):
+class _Manifest(Struct):
     """What reading the parts of a corpus needs of its manifest; `corpus.manifest` has all of it."""
 
     records: int
@@ -228,8 +230,8 @@ def _manifest_in(folder: str, names: Collection[str]) -> _Manifest | None:
             return None
         file_in(folder, _MANIFEST, path)
         check_format(path, document if isinstance(document, dict) else {})
-        manifest = msgspec.convert(document, _Manifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        manifest = convert(document, _Manifest)
+    except (MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         advice = "Restore it; or give its *.jsonl* files by a pattern, to read them without it"
         raise CorpusError(
             path, f"is not a manifest, so the parts of this corpus are unknown: {exc}. {advice}"
@@ -241,7 +243,7 @@ def _manifest_in(folder: str, names: Collection[str]) -> _Manifest | None:
     return manifest
 
 
-class _Search(msgspec.Struct):
+class _Search(Struct):
     """The search for shards: which files are parts of a corpus, and what to tell the user."""
 
     parts: dict[str, Listed] = {}  # by path
@@ -302,7 +304,7 @@ class _Search(msgspec.Struct):
 
     def as_listed(self, shard: Shard) -> Shard:
         part = self.parts.get(normpath(shard.path))
-        return msgspec.structs.replace(shard, listed=part) if part else shard
+        return replace(shard, listed=part) if part else shard
 
     def complain(self, path: str, reason: str) -> None:
         """Note that a shard cannot be used."""
@@ -405,7 +407,7 @@ def _shards_of(name: str, search: _Search) -> Iterator[tuple[Shard, object]]:
         return
     for shard in shards:
         yield search.as_listed(shard), storage_of(name).canonical(shard.path)
-    for path in [path for path, match in matches.items() if match is None]:
+    for path in [path for path, match in matches.items() if not match]:
         if is_url(path):
             search.complain(path, f"is missing, but listed in {_MANIFEST}")
             continue

@@ -21,7 +21,7 @@ range.
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-import msgspec
+from msgspec import Struct
 from stringzilla import bytesum, count, translate
 
 from fastrec.limits import LIMITS
@@ -55,7 +55,7 @@ class LongLine(NamedTuple):
 ChunkOrLine = Chunk | LongLine
 
 
-class ReadStats(msgspec.Struct):
+class ReadStats(Struct):
     """Statistics of reading; complete once the iterator that fills them is exhausted."""
 
     bom: bool = False
@@ -75,7 +75,7 @@ def chunks(
     stats: ReadStats | None = None,
 ) -> Iterator[ChunkOrLine]:
     """Cut text that starts at `offset` into chunks of about `chunk_bytes`, of whole lines."""
-    stats = ReadStats() if stats is None else stats
+    stats = stats or ReadStats()
     line = 1
     # A line without an end so far. It is held as views into the blocks, so that text is copied only
     # once, when a chunk is joined.

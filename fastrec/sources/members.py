@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
 from isal import igzip_lib
+from msgspec import Struct
 
 from fastrec.errors import ShardCorruptError, ShardLimitError, ShardTruncatedError
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     _Decompressor = BZ2Decompressor | LZMADecompressor | igzip_lib.IgzipDecompressor
 
 
-class RawBytes(msgspec.Struct):
+class RawBytes(Struct):
     """A forward reader over raw blocks of any size.
 
     It buffers only as much as a caller looks ahead.

@@ -31,7 +31,7 @@ from hashlib import sha256
 from itertools import chain
 from typing import Protocol, TypeVar, cast
 
-import msgspec
+from msgspec import Struct
 from xxhash import xxh3_128
 
 from fastrec.errors import ShardCorruptError, ShardError, ShardMissingError, shown
@@ -79,7 +79,7 @@ _EXPANSION = {
 }
 
 
-class ListedFile(msgspec.Struct, frozen=True):
+class ListedFile(Struct, frozen=True):
     """What the manifest of a corpus says about a file."""
 
     file: str
@@ -96,7 +96,7 @@ class Listed(ListedFile, frozen=True):
     columns: ListedFile | None = None
 
 
-class Shard(msgspec.Struct, frozen=True):
+class Shard(Struct, frozen=True):
     """A file of lines as discovery found it; small, hashable, and picklable."""
 
     path: str
@@ -177,7 +177,7 @@ class Shard(msgspec.Struct, frozen=True):
 
         Zstd is decompressed `text_bytes` at a time: give less to read only the first lines.
         """
-        stats = ReadStats() if stats is None else stats
+        stats = stats or ReadStats()
         before = stats.lines
         with self._opened() as source:
             size = None
@@ -305,7 +305,10 @@ class Shard(msgspec.Struct, frozen=True):
             )
 
 
-class Slice(msgspec.Struct, frozen=True):
+Shards = Sequence[Shard]
+
+
+class Slice(Struct, frozen=True):
     """A byte range of a shard; the whole shard by default."""
 
     shard: Shard
@@ -398,7 +401,7 @@ class TextEstimate:
     Compressed ones expand more or less.
     """
 
-    def __init__(self, sources: Sequence[Shard]) -> None:
+    def __init__(self, sources: Shards) -> None:
         self._whole = 0 if any(source.stream for source in sources) else total_text(sources)
         self._estimated = self._actual = 0
 

@@ -1,15 +1,17 @@
 """How much two graders agree on the same answers, beyond chance."""
 
-import math
 from collections.abc import Mapping, Sequence
+from math import fsum, sqrt
 
-from fastrec.statistics.intervals import Z
+from fastrec.statistics.intervals import OptionalNumber, Z
 
 # Answers that two graders judge: right by both, by the first only, by the second only, by none.
 Table = tuple[int, ...]
 
 
-def kappa_interval(tables: Mapping[Table, int]) -> tuple[float | None, float | None, float | None]:
+def kappa_interval(
+    tables: Mapping[Table, int],
+) -> tuple[OptionalNumber, OptionalNumber, OptionalNumber]:
     """Cohen's kappa of two graders, and its 95 % interval; None if it is undefined.
 
     Given are the tables of all questions, with the number of questions that have each. The standard
@@ -29,14 +31,14 @@ def kappa_interval(tables: Mapping[Table, int]) -> tuple[float | None, float | N
     known = [(value, number) for value, number in others if value is not None]
     if kappa is None or questions < 2 or len(known) < len(others):
         return kappa, None, None
-    mean = math.fsum(value * number for value, number in known) / questions
-    error = math.sqrt(
-        math.fsum((value - mean) ** 2 * number for value, number in known) * (1 - 1 / questions)
+    mean = fsum(value * number for value, number in known) / questions
+    error = sqrt(
+        fsum((value - mean) ** 2 * number for value, number in known) * (1 - 1 / questions)
     )
     return kappa, max(kappa - Z * error, -1.0), min(kappa + Z * error, 1.0)
 
 
-def _kappa(table: Sequence[int]) -> float | None:
+def _kappa(table: Sequence[int]) -> OptionalNumber:
     """How much more two graders agree than by chance."""
     both, first, second, neither = table
     answers = sum(table)

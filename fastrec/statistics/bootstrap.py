@@ -1,6 +1,6 @@
 """The bootstrap: means in many draws of questions, and intervals with 95 % of them."""
 
-import math
+from math import ceil, inf, log10
 
 import numpy as np
 
@@ -43,9 +43,9 @@ def draw_means(sums: Array, counts: Array, seed: int) -> Array:
 def _rounded(draws: Array) -> Array:
     """Round means to 12 digits of the largest, so that the order of sums does not matter."""
     largest = float(np.nanmax(np.abs(draws), initial=0.0))
-    if not 0 < largest < math.inf:
+    if not 0 < largest < inf:
         return draws
-    return np.round(draws, min(_DIGITS - math.ceil(math.log10(largest)), _MOST_DECIMALS))
+    return np.round(draws, min(_DIGITS - ceil(log10(largest)), _MOST_DECIMALS))
 
 
 def interval_ends(draws: Array) -> Array:

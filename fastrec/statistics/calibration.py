@@ -4,15 +4,17 @@ Answers are put into ten bins of equal width by their confidence. A model is cal
 bin the share of right answers is the mean confidence. Each answer counts once.
 """
 
-import math
 from collections.abc import Sequence
+from math import fsum
 
-import msgspec
+from msgspec import Struct
+
+from fastrec.statistics.intervals import OptionalNumber
 
 _BINS = 10
 
 
-class Bin(msgspec.Struct):
+class Bin(Struct):
     """Answers of similar confidence."""
 
     #: At least 1.
@@ -23,7 +25,7 @@ class Bin(msgspec.Struct):
     accuracy: float
 
 
-class Calibration(msgspec.Struct):
+class Calibration(Struct):
     """How well a model knows which of its answers are right, on one evaluation and metric."""
 
     #: The evaluation.
@@ -37,20 +39,20 @@ class Calibration(msgspec.Struct):
     #: Other answers.
     left_out: int
     #: Mean confidence.
-    confidence: float | None
+    confidence: OptionalNumber
     #: The share of right answers.
-    accuracy: float | None
+    accuracy: OptionalNumber
     #: The calibration error: the mean distance of both in a bin, weighted by its answers.
-    ece: float | None
+    ece: OptionalNumber
     #: The Brier score: the mean squared distance of the confidence from 1 for a right answer, else
     #: from 0.
-    brier: float | None
+    brier: OptionalNumber
     #: Answers of similar confidence: bins that have any.
     bins: list[Bin]
 
 
 def calibrate(
-    name: tuple[str, str | None, str], answers: Sequence[tuple[float | None, bool]]
+    name: tuple[str, str | None, str], answers: Sequence[tuple[OptionalNumber, bool]]
 ) -> Calibration:
     """Compute the calibration of a model (evaluation, metric, model) from confidences and verdicts.
 
@@ -71,13 +73,13 @@ def calibrate(
         left_out=len(answers) - number,
         confidence=confidence,
         accuracy=accuracy,
-        ece=math.fsum(distances) / number if known else None,
-        brier=math.fsum((value - right) ** 2 for value, right in known) / number if known else None,
+        ece=fsum(distances) / number if known else None,
+        brier=fsum((value - right) ** 2 for value, right in known) / number if known else None,
         bins=bins,
     )
 
 
 def _means(answers: Sequence[tuple[float, bool]]) -> tuple[float, float]:
-    confidence = math.fsum(value for value, _ in answers) / len(answers)
+    confidence = fsum(value for value, _ in answers) / len(answers)
     accuracy = sum(right for _, right in answers) / len(answers)
     return confidence, accuracy

@@ -5,8 +5,8 @@ small. The standard error over clusters adds up the deviations within each clust
 question per cluster, it is the standard error over questions.
 """
 
-import math
 from collections.abc import Iterable
+from math import isfinite
 
 import numpy as np
 
@@ -44,5 +44,5 @@ def cluster_errors(
             squares += (deviations**2).sum(axis=0)
         errors = np.sqrt(clusters / (clusters - 1) * squares) / questions
         effective = questions**2 / sizes
-    known = [error if math.isfinite(error) else None for error in errors.tolist()]
+    known = [error if isfinite(error) else None for error in errors.tolist()]
     return list(zip(known, effective.tolist(), strict=True))

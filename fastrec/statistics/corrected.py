@@ -5,12 +5,12 @@ grader over all answers, plus the mean difference between people and grader on t
 is unbiased whatever the grader does, and its interval is narrow if the grader is good.
 """
 
-import math
+from math import ceil, sqrt
 from typing import NamedTuple
 
 import numpy as np
 
-from fastrec.statistics.intervals import Z
+from fastrec.statistics.intervals import OptionalNumber, Z
 from fastrec.statistics.p_values import Array
 
 FEWEST_LABELS = 2  # of which a spread can be computed
@@ -22,9 +22,9 @@ class Corrected(NamedTuple):
     None with too few labels.
     """
 
-    corrected: float | None = None
-    low: float | None = None  # of the 95 % interval
-    high: float | None = None
+    corrected: OptionalNumber = None
+    low: OptionalNumber = None  # of the 95 % interval
+    high: OptionalNumber = None
     to_halve: int | None = None  # labels for half the width; None also if no number is enough
 
 
@@ -47,10 +47,10 @@ def correct_mean(graded: Array, differences: Array) -> Corrected:
     # A disagreement has at most the size of the range of scores, which is from 0 to 1 for most.
     size = max(float(graded.max()), 1.0) - min(float(graded.min()), 0.0)
     spread = (float(((differences - correction) ** 2).sum()) + size**2) / labels
-    half = Z * math.sqrt(of_grader + spread / labels)
+    half = Z * sqrt(of_grader + spread / labels)
     # Half of the width is a quarter of the variance, of which that of the grader stays.
     wanted = (half / Z) ** 2 / 4 - of_grader
-    to_halve = math.ceil(spread / wanted) if wanted > 0 else None
+    to_halve = ceil(spread / wanted) if wanted > 0 else None
     bounds = (0.0, 1.0) if size == 1 else (None, None)
     corrected, low, high = np.clip([mean, mean - half, mean + half], *bounds).tolist()
     return Corrected(corrected, low, high, to_halve)

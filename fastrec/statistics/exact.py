@@ -1,10 +1,10 @@
 """Exact numbers: doubles that stand for fractions, and means that are rounded once."""
 
-import math
 import sys
 from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
+from math import sqrt
 
 # What a model made of a question: a share of right answers, or a score; a fraction if it is
 # exact.
@@ -56,5 +56,5 @@ def mean_of(values: Iterable[Value]) -> tuple[int, float | None, float | None]:
     squares = sum((Fraction(value) ** 2 * times for value, times in counts.items()), Fraction())
     variance = (squares - total**2 / number) / (number * (number - 1))
     unit = Fraction(2) ** scale_of(variance)
-    error = Fraction(math.sqrt(variance / unit**2)) * unit
+    error = Fraction(sqrt(variance / unit**2)) * unit
     return number, to_double(total / number), to_double(error)

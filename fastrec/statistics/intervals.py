@@ -1,19 +1,22 @@
 """95 % intervals of single means: an accuracy, or a mean score."""
 
-import math
+from math import isfinite, sqrt
 
 Z = 1.959963984540054  # 97.5 % of a normal distribution lie below
 
 
-Interval = tuple[float | None, float | None]  # its lower and upper end
+# None: there is nothing to compute it from.
+OptionalNumber = float | None
+OptionalInt = int | None
+Interval = tuple[OptionalNumber, OptionalNumber]  # its lower and upper end
 
 
 def wilson_interval(
-    accuracy: float | None,
-    standard_error: float | None,
+    accuracy: OptionalNumber,
+    standard_error: OptionalNumber,
     questions: int,
     answers: int,
-    least: float | None = None,
+    least: OptionalNumber = None,
 ) -> Interval:
     """The Wilson interval of an accuracy with a confidence of 95 %.
 
@@ -37,12 +40,12 @@ def wilson_interval(
         n = min(max(questions * variance / own, n), answers) if own else answers
     z2 = Z**2
     middle = (p + z2 / (2 * n)) / (1 + z2 / n)
-    half = Z / (1 + z2 / n) * math.sqrt(variance / n + z2 / (4 * n * n))
+    half = Z / (1 + z2 / n) * sqrt(variance / n + z2 / (4 * n * n))
     # Rounding must not move an end to the wrong side of 0, of 1 or of the accuracy itself.
     return max(min(middle - half, p), 0.0), min(max(middle + half, p), 1.0)
 
 
-def score_interval(mean: float | None, standard_error: float | None) -> Interval:
+def score_interval(mean: OptionalNumber, standard_error: OptionalNumber) -> Interval:
     """The 95 % interval of a mean score: the mean ± 1.96 standard errors over questions.
 
     A score has any scale, so nothing better is known about its distribution than that a mean of
@@ -54,4 +57,4 @@ def score_interval(mean: float | None, standard_error: float | None) -> Interval
     if mean is None or standard_error is None:
         return None, None
     low, high = mean - Z * standard_error, mean + Z * standard_error
-    return low if math.isfinite(low) else None, high if math.isfinite(high) else None
+    return low if isfinite(low) else None, high if isfinite(high) else None

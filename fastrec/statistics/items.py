@@ -19,8 +19,8 @@ The second test finds many more wrong keys than the first would, adjusted for al
 first keeps questions that merely tell little from being suspected.
 """
 
-import math
 from functools import lru_cache
+from math import ceil, erfc, inf, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,7 +102,7 @@ def _outlier_p_values(correlations: Array, counts: Indices) -> Array:
     by_chance = 1 / np.sqrt(np.maximum(counts - 3, 1))
     spread = np.maximum((high - low) / _QUARTILES, by_chance)
     deviations = (transformed - middle) / spread
-    return np.array([math.erfc(-value / math.sqrt(2)) / 2 for value in deviations.tolist()])
+    return np.array([erfc(-value / sqrt(2)) / 2 for value in deviations.tolist()])
 
 
 def permutation_p_values(scores: Array, correlations: Array, seed: int = 0) -> Array:
@@ -163,11 +163,11 @@ def reliability(scores: Array) -> Reliability | None:
     degrees = (models - 1, (models - 1) * (questions - 1))
     low = 1 - (1 - alpha) * f_quantile(1 - _TAIL, *degrees)
     high = 1 - (1 - alpha) * f_quantile(_TAIL, *degrees)
-    error = math.sqrt(variance * max(1 - alpha, 0.0)) / questions
+    error = sqrt(variance * max(1 - alpha, 0.0)) / questions
     needed = None
     if alpha > 0:
         factor = _TARGET * (1 - alpha) / (alpha * (1 - _TARGET))
-        needed = max(math.ceil(factor * questions - 1e-9), 1)
+        needed = max(ceil(factor * questions - 1e-9), 1)
     return Reliability(alpha, low, high, error, needed)
 
 
@@ -180,4 +180,4 @@ def f_quantile(share: float, first: int, second: int) -> float:
         middle = (low + high) / 2
         (below,) = incomplete_beta(*np.array([[middle], [first / 2], [second / 2]]))
         low, high = (middle, high) if below < share else (low, middle)
-    return second * low / (first * (1 - low)) if low < 1 else math.inf
+    return second * low / (first * (1 - low)) if low < 1 else inf

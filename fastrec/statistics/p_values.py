@@ -21,7 +21,7 @@ numbers per pair:
 Both tests are two-sided, and do not depend on the unit of the values. Neither uses random numbers.
 """
 
-import math
+from math import lgamma, log, pi
 from typing import Any
 
 import numpy as np
@@ -75,9 +75,9 @@ def mcnemar_p_values(changed: Array, excess: Array, enough: float = 0.0) -> Arra
     smaller = np.rint((changed - excess[exact]) / 2)
     larger = changed - smaller
     logarithm = _lgamma(changed + 1) - _lgamma(smaller + 1) - _lgamma(larger + 1)
-    is_whole = logarithm < math.log(_WHOLE)
+    is_whole = logarithm < log(_WHOLE)
     term = np.where(is_whole, np.rint(np.exp(np.where(is_whole, logarithm, 0.0))), 1.0)
-    unit = np.where(is_whole, 2.0 ** (1 - changed), 2 * np.exp(logarithm - changed * math.log(2)))
+    unit = np.where(is_whole, 2.0 ** (1 - changed), 2 * np.exp(logarithm - changed * log(2)))
     total = term.copy()
     for step in range(int(smaller.max(initial=0))):
         term = term * np.maximum(smaller - step, 0) / (larger + step + 1)
@@ -111,7 +111,7 @@ def t_p_values(t_squared: Array, degrees: Array, enough: float = 0.0) -> Array:
     share = np.where(np.isinf(t_squared), 0.0, degrees / (degrees + np.minimum(t_squared, _LARGE)))
     half = degrees / 2
     with np.errstate(divide="ignore"):
-        p_values = share**half / np.sqrt((1 - share) * math.pi * half)
+        p_values = share**half / np.sqrt((1 - share) * pi * half)
     exact = p_values > enough
     p_values[exact] = incomplete_beta(share[exact], half[exact], np.full_like(half[exact], 0.5))
     return p_values
@@ -156,4 +156,4 @@ def _lgamma(values: Array) -> Array:
     places = np.arange(len(values))
     if len(values) > _FEW:  # most numbers of questions repeat
         values, places = np.unique(values, return_inverse=True)
-    return np.array(list(map(math.lgamma, values.tolist())))[places]
+    return np.array(list(map(lgamma, values.tolist())))[places]

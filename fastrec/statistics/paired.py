@@ -6,18 +6,18 @@ the first. If questions come in clusters, tests take the sum of the differences 
 one difference. Sums are exact. `p_values` has the tests, and says why these.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from math import ceil, sqrt
 from statistics import NormalDist
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from fastrec.statistics.exact import Value, scale_of, to_double
-from fastrec.statistics.intervals import Z
+from fastrec.statistics.intervals import OptionalInt, OptionalNumber, Z
 from fastrec.statistics.p_values import paired_p_values
 
 Test = Literal["mcnemar", "t"]
@@ -66,15 +66,15 @@ class Paired(NamedTuple):
     only_second: int
     rose: int  # questions whose second value is higher
     fell: int
-    first: float | None  # the mean of the first values; None without questions
-    second: float | None
-    difference: float | None  # the mean of the second values minus that of the first, rounded once
+    first: OptionalNumber  # the mean of the first values; None without questions
+    second: OptionalNumber
+    difference: OptionalNumber  # the second mean minus the first, rounded once
     test: Test | None
-    p: float | None
-    detectable: float | None
-    needed: int | None
-    chance: float | None = None  # to find the difference of `detect`
-    detect_needed: int | None = None
+    p: OptionalNumber
+    detectable: OptionalNumber
+    needed: OptionalInt
+    chance: OptionalNumber = None  # to find the difference of `detect`
+    detect_needed: OptionalInt = None
     clusters: int = 0  # that these questions are in; each may be one of its own
 
 
@@ -83,7 +83,7 @@ def compare_series(
     *,
     graded: bool,
     clusters: Sequence[int] | None = None,
-    detect: float | None = None,
+    detect: OptionalNumber = None,
 ) -> list[Paired]:
     """Compare two values of each question: shares of right answers, or scores if `graded`.
 
@@ -142,7 +142,7 @@ def _paired(
     differences: Differences,
     tested: Differences,
     p: float,
-    detect: float | None,
+    detect: OptionalNumber,
     *,
     graded: bool,
 ) -> Paired:
@@ -196,18 +196,18 @@ def _exact(value: float | Fraction, *, graded: bool) -> Fraction:
 class Power(NamedTuple):
     """What a test detects: finds with p < 0.05 in 80 % of all cases."""
 
-    detectable: float | None = None  # the smallest difference; None if it finds none
-    needed: int | None = None  # questions for the observed difference; None if there is none
-    chance: float | None = None  # to find the difference of `detect`
-    detect_needed: int | None = None  # questions that detect it
+    detectable: OptionalNumber = None  # the smallest difference; None if it finds none
+    needed: OptionalInt = None  # questions for the observed difference; None if there is none
+    chance: OptionalNumber = None  # to find the difference of `detect`
+    detect_needed: OptionalInt = None  # questions that detect it
 
 
 def power(
     differences: Differences,
     *,
     graded: bool,
-    all_questions: int | None = None,
-    detect: float | None = None,
+    all_questions: OptionalInt = None,
+    detect: OptionalNumber = None,
 ) -> Power:
     """What a test of these questions detects, and the chance to find a difference of `detect`.
 
@@ -239,7 +239,7 @@ def power(
         """The two terms of the sum above for some questions, the second one without z."""
         square = difference * difference  # with ** it may overflow
         spread = max(discordance, difference if step else square)
-        return Z * math.sqrt(number * spread), math.sqrt(max(number * (spread - square), 0.0))
+        return Z * sqrt(number * spread), sqrt(max(number * (spread - square), 0.0))
 
     def finds(difference: float) -> bool:
         for_p, deviation = terms(difference, questions)
@@ -252,16 +252,16 @@ def power(
             return float(finds(difference))
         return NormalDist().cdf((questions * difference - step - for_p) / deviation)
 
-    def needed(difference: float) -> int | None:
+    def needed(difference: float) -> OptionalInt:
         for_p, deviation = terms(difference, 1)
         linear = for_p + _Z_POWER * deviation
-        root = (linear + math.sqrt(linear * linear + 4 * difference * step)) / (2 * difference)
+        root = (linear + sqrt(linear * linear + 4 * difference * step)) / (2 * difference)
         if root >= _MOST_ROOT:
             return None
-        return math.ceil(max(math.ceil(root**2), _FEWEST) * per_cluster)
+        return ceil(max(ceil(root**2), _FEWEST) * per_cluster)
 
     low = 0.0
-    high = 1.0 if step else (Z + _Z_POWER) * math.sqrt(discordance / questions)
+    high = 1.0 if step else (Z + _Z_POWER) * sqrt(discordance / questions)
     detectable = None
     if finds(high):
         while low < (middle := (low + high) / 2) < high:

@@ -18,10 +18,10 @@ number of models minus the number of those that are significantly worse.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import count
+from math import frexp, ldexp
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -187,13 +187,13 @@ def pair_sums(blocks: Iterable[tuple[Array, Array]], models: int) -> PairSums:
         if sizes is not None:
             sizes.add(block)
         largest = max(largest, float(np.abs(known).max(initial=0.0)))
-        needed = math.frexp(largest)[1] if sizes else 0
+        needed = frexp(largest)[1] if sizes else 0
         if needed != exponent:
             firsts = np.ldexp(firsts, exponent - needed)
             squared, products = (
                 np.ldexp(sums, 2 * (exponent - needed)) for sums in (squared, products)
             )
-            shift = None if shift is None else math.ldexp(shift, exponent - needed)
+            shift = None if shift is None else ldexp(shift, exponent - needed)
             exponent = needed
         answered = ~np.isnan(block)
         scaled = np.ldexp(block, -exponent)

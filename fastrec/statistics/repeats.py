@@ -11,14 +11,15 @@ Of n answers, c are right. Both chances are the unbiased estimates: the share of
 answers. A question with fewer than K answers has no value. All values are exact.
 """
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
+from math import comb
 from typing import NamedTuple
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from fastrec.errors import UsageError
 from fastrec.statistics.exact import mean_score
@@ -82,7 +83,7 @@ def _may_be_same(trial: Trial, other: Trial) -> bool:
     )
 
 
-class RepeatsAs(msgspec.Struct, frozen=True):
+class RepeatsAs(Struct, frozen=True):
     """How several answers of a model to a question become one value."""
 
     kind: str = "mean"
@@ -110,9 +111,9 @@ class RepeatsAs(msgspec.Struct, frozen=True):
         if number < max(self.k, 1):
             return None
         if self.kind == "pass@":
-            return 1 - Fraction(math.comb(number - right, self.k), math.comb(number, self.k))
+            return 1 - Fraction(comb(number - right, self.k), comb(number, self.k))
         if self.kind == "pass^":
-            return Fraction(math.comb(right, self.k), math.comb(number, self.k))
+            return Fraction(comb(right, self.k), comb(number, self.k))
         if self.kind == "majority":
             return Fraction(_majority(answers))
         if not graded:
@@ -160,4 +161,4 @@ def parse_series(text: str, *, errors_as_wrong: bool) -> list[RepeatsAs]:
         return [low]
     high = parse_repeats(f"{low.kind}{last}", errors_as_wrong=errors_as_wrong)
     least, most = sorted((low.k, high.k))
-    return [msgspec.structs.replace(low, k=k) for k in range(least, most + 1)]
+    return [replace(low, k=k) for k in range(least, most + 1)]

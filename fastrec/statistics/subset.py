@@ -7,8 +7,8 @@ over all questions. Whether this works is judged on models that the choice has n
 
 from collections.abc import Callable
 
-import msgspec
 import numpy as np
+from msgspec import Struct
 
 from fastrec.statistics.items import Indices
 from fastrec.statistics.p_values import Array
@@ -16,7 +16,7 @@ from fastrec.statistics.p_values import Array
 SPLITS = 20  # of models into those that choose and those that judge
 
 
-class SubsetFidelity(msgspec.Struct):
+class SubsetFidelity(Struct):
     """How well a subset stands for all questions, on models that did not choose it, over splits."""
 
     #: Spearman's, of the models by subset and by all questions: the mean.

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from msgspec import Struct
 from xxhash import xxh3_64_intdigest, xxh3_128
 
 from fastrec.errors import CorpusError, naming
@@ -108,7 +108,7 @@ _XXH3_DIGITS = 32  # of a 128-bit xxh3
 fingerprint = xxh3_64_intdigest
 
 
-class FileDigest(msgspec.Struct, frozen=True, array_like=True):
+class FileDigest(Struct, frozen=True, array_like=True):
     """A file, and a checksum of its content."""
 
     path: str

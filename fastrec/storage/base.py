@@ -1,7 +1,7 @@
 """The interface of files in a storage."""
 
 import errno
-import io
+from io import SEEK_SET, RawIOBase
 from typing import Any, Protocol, Self
 
 
@@ -51,7 +51,7 @@ def read_at(reader: Reader, size: int, offset: int) -> bytes:
     return data
 
 
-class ReaderFile(io.RawIOBase):
+class ReaderFile(RawIOBase):
     """A reader as a file of Python."""
 
     def __init__(self, reader: Reader) -> None:
@@ -67,7 +67,7 @@ class ReaderFile(io.RawIOBase):
     def tell(self) -> int:
         return self._at
 
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+    def seek(self, offset: int, whence: int = SEEK_SET, /) -> int:
         at = offset + (0, self._at, self._reader.size)[whence]
         if at < 0:
             raise OSError("a file has no place before its start")

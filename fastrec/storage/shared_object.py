@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from msgspec import Struct
 
 if TYPE_CHECKING:
     # takes 20 ms to load, and only URLs need it
@@ -47,7 +47,7 @@ class _UnsupportedError(Exception):
     """The store says that it has no conditional requests."""
 
 
-class SharedObject(msgspec.Struct):
+class SharedObject(Struct):
     """A small object, with what this process knows of it."""
 
     _client: ObjectStore

@@ -29,6 +29,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from fastrec.engine.base import Engine
 from fastrec.errors import TooManyResultsError
@@ -47,7 +48,7 @@ Row = tuple[Any, ...]
 Counted = TypeVar("Counted")
 
 
-class CountTask(msgspec.Struct, frozen=True):
+class CountTask(Struct, frozen=True):
     prefixes: list[str]
     rule: Any  # what else the task needs to know
     group: int
@@ -56,7 +57,7 @@ class CountTask(msgspec.Struct, frozen=True):
         return f"counting the census of {len(self.prefixes):,} lists"
 
 
-class _PartitionTask(msgspec.Struct, frozen=True):
+class _PartitionTask(Struct, frozen=True):
     prefixes: list[str]
     names: tuple[str, ...]
     target: str
@@ -252,6 +253,8 @@ class QuestionCounts(Sums):
     ids_with_many_hashes: int = 0
 
 
+QuestionsByScope = dict[bytes, QuestionCounts]
+
 # evaluation, sample_id, model and evaluation_id, encoded as in sort keys.
 IdentityFields = tuple[bytes, bytes, bytes, bytes]
 
@@ -264,7 +267,7 @@ class Identity(NamedTuple):
     hashes: list[bytes]
 
 
-class SeveralRecords(msgspec.Struct, frozen=True):
+class SeveralRecords(Struct, frozen=True):
     """An identity with several records."""
 
     fields: IdentityFields
@@ -291,13 +294,13 @@ class SeveralRecords(msgspec.Struct, frozen=True):
         ]
 
 
-def count_questions(by_hash: Iterable[CensusRow]) -> dict[bytes, QuestionCounts]:
+def count_questions(by_hash: Iterable[CensusRow]) -> QuestionsByScope:
     """Count the questions of each evaluation.
 
     Refuse too many evaluations.
     """
     most = current_limits().most_results
-    counted: dict[bytes, QuestionCounts] = defaultdict(QuestionCounts)
+    counted: QuestionsByScope = defaultdict(QuestionCounts)
     for evaluation, evaluation_rows in groupby(by_hash, key=itemgetter(0)):
         counts = counted[evaluation]
         if len(counted) > most:
@@ -328,9 +331,7 @@ def count_questions(by_hash: Iterable[CensusRow]) -> dict[bytes, QuestionCounts]
     return counted
 
 
-def find_several(
-    by_id: Iterable[CensusRow], counted: dict[bytes, QuestionCounts]
-) -> Iterator[SeveralRecords]:
+def find_several(by_id: Iterable[CensusRow], counted: QuestionsByScope) -> Iterator[SeveralRecords]:
     """Yield identities with several records.
 
     Ids with several hashes are added to `counted`.

@@ -13,17 +13,20 @@ from itertools import chain, islice
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError
+from msgspec.structs import replace
 
-from fastrec.json_documents import indented_json
+from fastrec.json_documents import CountsByName, indented_json
 from fastrec.notebook import Rows, Tabular, flat
+from fastrec.statistics.intervals import OptionalNumber
+from fastrec.where import ScopeName
 
 _SUMMARY_FORMAT = 4
 
 _Count = Annotated[int, Meta(ge=0)]
 _Positive = Annotated[int, Meta(ge=1)]
 _Share = Annotated[float, Meta(ge=0, le=1)]
-_SampleId = int | str
+SampleId = int | str
 Kind = Literal["judgement", "cost", "bookkeeping"]
 _MOST_BITS = 14_000
 _PIECE_TEXTS = 1_000
@@ -36,7 +39,7 @@ def json_safe(value: int | str) -> int | str:
     return hex(value) if value.bit_length() > _MOST_BITS else int(value)
 
 
-_Filled = TypeVar("_Filled", bound=msgspec.Struct)
+_Filled = TypeVar("_Filled", bound=Struct)
 
 
 def filled(kind: type[_Filled], /, *sources: Any, **values: Any) -> _Filled:
@@ -53,11 +56,11 @@ def filled(kind: type[_Filled], /, *sources: Any, **values: Any) -> _Filled:
 
 
 @cache
-def _common_fields(kind: type[msgspec.Struct], source: type) -> list[str]:
+def _common_fields(kind: type[Struct], source: type) -> list[str]:
     return [name for name in kind.__struct_fields__ if hasattr(source, name)]
 
 
-class ScopeNames(msgspec.Struct):
+class ScopeNames(Struct):
     """An evaluation and one of its metrics."""
 
     evaluation_name: str
@@ -71,7 +74,7 @@ class ModelNames(ScopeNames):
     model_id: str
 
 
-class LineCounts(msgspec.Struct):
+class LineCounts(Struct):
     """Every line is accounted for: `lines = kept + duplicates + rejected + blank`."""
 
     #: Lines read, blank ones included.
@@ -86,27 +89,27 @@ class LineCounts(msgspec.Struct):
     blank: _Count
 
 
-class RepairExample(msgspec.Struct):
+class RepairExample(Struct):
     """A change that a repair made to a record."""
 
     #: Of the repair.
     code: str
     evaluation_name: str
     model_id: str
-    sample_id: _SampleId
+    sample_id: SampleId
     #: JSON path of the first value that it changed.
     path: str
     #: What was there, and what became of it.
     message: str
 
 
-class Repairable(msgspec.Struct):
+class Repairable(Struct):
     """Rejected lines that `--repair all` would keep."""
 
     #: Number of lines.
     lines: _Count
     #: By the code of a repair; a line may have several.
-    by_code: dict[str, int]
+    by_code: CountsByName
 
 
 class Repaired(Repairable):
@@ -116,7 +119,7 @@ class Repaired(Repairable):
     examples: list[RepairExample]
 
 
-class EvaluatedModel(msgspec.Struct):
+class EvaluatedModel(Struct):
     """A model on an evaluation, over all of its metrics."""
 
     evaluation_name: str
@@ -134,7 +137,7 @@ class SameRunPair(EvaluatedModel):
     records: _Positive
 
 
-class SameRun(msgspec.Struct):
+class SameRun(Struct):
     """Records that `--same-run ignore` drops."""
 
     #: Number of records: they count as duplicates.
@@ -146,7 +149,7 @@ class SameRun(msgspec.Struct):
 class IdentityExample(ScopeNames):
     """An identity with several records, and how many of them are of one kind."""
 
-    sample_id: _SampleId
+    sample_id: SampleId
     model_id: str
     evaluation_id: str
     #: Such records.
@@ -155,7 +158,7 @@ class IdentityExample(ScopeNames):
     sample_hashes: list[str]
 
 
-class Identities(msgspec.Struct):
+class Identities(Struct):
     """Repeats or contradictions of one identity, records that options leave out included."""
 
     #: Identities with such records.
@@ -169,7 +172,7 @@ class Identities(msgspec.Struct):
 class HashExample(EvaluatedModel):
     """A record whose sample_hash no recipe gives."""
 
-    sample_id: _SampleId
+    sample_id: SampleId
     #: In the line.
     given: str
     #: The correct one.
@@ -180,10 +183,10 @@ class ModelRecipes(EvaluatedModel):
     """The recipes of the hashes of one model on one evaluation, over all of its metrics."""
 
     #: Valid lines by recipe, as in `by_recipe`.
-    recipes: dict[str, int]
+    recipes: CountsByName
 
 
-class SampleHashes(msgspec.Struct):
+class SampleHashes(Struct):
     """How the `sample_hash` of valid lines, with duplicates, compares with the computed one."""
 
     #: sha256 or xxh3_128.
@@ -197,14 +200,14 @@ class SampleHashes(msgspec.Struct):
     #: Lines with a wrong one, which `--sample-hash fill` leaves in place.
     replaced: _Count
     #: By the recipe of their hash; `absent`: without a hash; `wrong`: by no recipe.
-    by_recipe: dict[str, int]
+    by_recipe: CountsByName
     #: The same by evaluation and model.
     by_model: list[ModelRecipes]
     #: The first 10 wrong hashes, by evaluation, model and sample.
     examples: list[HashExample]
 
 
-class Tokens(msgspec.Struct, gc=False):
+class Tokens(Struct, gc=False):
     """Sums over records with token usage; those of over 4,200 digits are hexadecimal text."""
 
     #: Number of records.
@@ -217,33 +220,33 @@ class Tokens(msgspec.Struct, gc=False):
     total: _Count | str
 
 
-class Latency(msgspec.Struct, gc=False):
+class Latency(Struct, gc=False):
     """Quantiles of `latency_ms` in ms (`p50`: the median), to a relative error of 1/128."""
 
     #: Number of records.
     records: _Count
     #: The quantile.
-    p50: float | None
+    p50: OptionalNumber
     #: The quantile.
-    p90: float | None
+    p90: OptionalNumber
     #: The quantile.
-    p99: float | None
+    p99: OptionalNumber
 
 
-class ErrorsAsWrong(msgspec.Struct, gc=False):
+class ErrorsAsWrong(Struct, gc=False):
     """A model's numbers if records with an error count: as wrong, with the score that they have."""
 
     #: Mean over questions of the share of correct answers.
     accuracy: _Share
     #: Standard error over questions.
-    accuracy_standard_error: float | None
+    accuracy_standard_error: OptionalNumber
     #: Mean over questions of the mean score, where true is 1; null if it overflows a double.
-    mean_score: float | None
+    mean_score: OptionalNumber
     #: Standard error over questions.
-    score_standard_error: float | None
+    score_standard_error: OptionalNumber
 
 
-class ModelSummary(msgspec.Struct):
+class ModelSummary(Struct):
     """One model on one metric. Means are over answers, then over questions, and rounded once."""
 
     model_id: str
@@ -262,11 +265,11 @@ class ModelSummary(msgspec.Struct):
     #: Mean over questions of the share of correct answers.
     accuracy: _Share | None
     #: Standard error over questions.
-    accuracy_standard_error: float | None
+    accuracy_standard_error: OptionalNumber
     #: Mean over questions of the mean score, where true is 1; null if it overflows a double.
-    mean_score: float | None
+    mean_score: OptionalNumber
     #: Standard error over questions.
-    score_standard_error: float | None
+    score_standard_error: OptionalNumber
     #: The same if records with an error count as wrong, with the score that they have.
     errors_as_wrong: ErrorsAsWrong
     #: Interactions; a record without any counts as 1.
@@ -276,9 +279,9 @@ class ModelSummary(msgspec.Struct):
     tokens: Tokens
     latency_ms: Latency
     #: The lowest; integers come before strings.
-    first_sample_id: _SampleId
+    first_sample_id: SampleId
     #: The highest.
-    last_sample_id: _SampleId
+    last_sample_id: SampleId
 
 
 class EvaluationSummary(ScopeNames, kw_only=True, omit_defaults=True):
@@ -321,7 +324,7 @@ class EvaluationSummary(ScopeNames, kw_only=True, omit_defaults=True):
         return any(mean is None or not 0 <= mean <= 1 for mean in means)
 
 
-class LabelCounts(msgspec.Struct):
+class LabelCounts(Struct):
     """What became of the labels of `--labels`; absent without it."""
 
     #: In the file.
@@ -338,7 +341,7 @@ class LabelCounts(msgspec.Struct):
     ambiguous: int
 
 
-class FixCounts(msgspec.Struct):
+class FixCounts(Struct):
     """What became of the corrected lines of `--fixes`; absent without it."""
 
     #: Lines that differ from the rejected ones.
@@ -351,7 +354,7 @@ class FixCounts(msgspec.Struct):
     unmatched: int
 
 
-class _Format(msgspec.Struct):
+class _Format(Struct):
     format: Any = None
 
 
@@ -364,18 +367,18 @@ class Summary(Tabular, kw_only=True):
     schema: str
     line_counts: LineCounts
     #: Valid lines, duplicates included, by schema version.
-    versions: dict[str, int]
+    versions: CountsByName
     #: By code, valid lines with a label or turns of another version, and lines that an upgrade or a
     #: repair changed.
-    notes: dict[str, int]
+    notes: CountsByName
     #: Valid lines by the rule of `--map` for their names.
-    renamed: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
+    renamed: CountsByName | UnsetType = UNSET
     #: What became of `--labels`.
-    labels: LabelCounts | msgspec.UnsetType = msgspec.UNSET
+    labels: LabelCounts | UnsetType = UNSET
     #: What became of the corrected lines of `--fixes`.
-    fixes: FixCounts | msgspec.UnsetType = msgspec.UNSET
+    fixes: FixCounts | UnsetType = UNSET
     #: By the code of their first error.
-    rejected_by_code: dict[str, int]
+    rejected_by_code: CountsByName
     repaired: Repaired
     repairable: Repairable
     #: Records that an epoch, a trial or the output tells apart.
@@ -385,13 +388,13 @@ class Summary(Tabular, kw_only=True):
     same_run: SameRun
     sample_hash: SampleHashes
     #: Kept records.
-    interaction_types: dict[str, int]
+    interaction_types: CountsByName
     #: Kept records.
-    schema_versions: dict[str, int]
+    schema_versions: CountsByName
     #: By evaluation and metric.
     evaluations: list[EvaluationSummary]
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> Rows:
         """A row for each evaluation, metric and model."""
         return scope_rows(self.evaluations, "by_model")
 
@@ -410,7 +413,7 @@ class Summary(Tabular, kw_only=True):
         """MsgspecError if it is not a summary, or has another format."""
         format_ = msgspec.json.decode(data, type=_Format).format
         if isinstance(format_, int) and format_ != _SUMMARY_FORMAT:
-            raise msgspec.ValidationError(
+            raise ValidationError(
                 f"its format is {format_}, and this version of fastrec reads {_SUMMARY_FORMAT}"
             )
         return msgspec.json.decode(data, type=cls)
@@ -431,7 +434,7 @@ def scope_rows(evaluations: Sequence[Any], items: str) -> Rows:
 ModelName = tuple[str, str | None, str]
 
 
-def scope_order(scope: tuple[str, str | None]) -> tuple[str, bool, str]:
+def scope_order(scope: ScopeName) -> tuple[str, bool, str]:
     """A sort key of evaluations and metrics: records without a metric come first."""
     evaluation, metric = scope
     return evaluation, metric is not None, metric or ""
@@ -443,11 +446,9 @@ def _evaluation(evaluation: EvaluationSummary) -> Iterator[bytes]:
     )
 
 
-def _listing(
-    document: msgspec.Struct, last: str, items: Iterable[Iterable[bytes]]
-) -> Iterator[bytes]:
+def _listing(document: Struct, last: str, items: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
     """Yield the text of a document, and of the items of the list that is its last field."""
-    yield indented_json(msgspec.structs.replace(document, **{last: []})).removesuffix(b"]\n}\n")
+    yield indented_json(replace(document, **{last: []})).removesuffix(b"]\n}\n")
     separator = b"\n    "
     end = b"]\n}"
     for item in items:

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any, Literal
 
-import msgspec
+from msgspec import Struct, field
 
 from fastrec.engine.base import Engine
 from fastrec.errors import TooManyResultsError
-from fastrec.limits import current_limits
-from fastrec.schemas.view import NO_COUNTS, empty_by_key
+from fastrec.limits import current_limits, in_batches
+from fastrec.schemas.view import NO_COUNTS, empty_by_key, encode_json, json_decoder
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.keys import KeyColumns, join_key, split_scope, text_of
 from fastrec.sorting.runs import Run
@@ -27,6 +27,7 @@ from fastrec.summary.census import (
     Identity,
     NumbersByKey,
     QuestionCounts,
+    QuestionsByScope,
     SeveralRecords,
     census_of_part,
     count_lists,
@@ -83,8 +84,8 @@ class LinesByPiece(Sums):
 
 
 class PartCounts(Sums):
-    tally: Tally = msgspec.field(default_factory=Tally)
-    lines: LinesByPiece = msgspec.field(default_factory=LinesByPiece)
+    tally: Tally = field(default_factory=Tally)
+    lines: LinesByPiece = field(default_factory=LinesByPiece)
 
 
 class IdentityCounts(Sums):
@@ -107,20 +108,18 @@ class IdentityCounts(Sums):
 
 
 class Census(Sums):
-    questions: dict[bytes, QuestionCounts] = empty_by_key(QuestionCounts)
-    repeats: IdentityCounts = msgspec.field(default_factory=IdentityCounts)
-    contradictions: IdentityCounts = msgspec.field(default_factory=IdentityCounts)
+    questions: QuestionsByScope = empty_by_key(QuestionCounts)
+    repeats: IdentityCounts = field(default_factory=IdentityCounts)
+    contradictions: IdentityCounts = field(default_factory=IdentityCounts)
     # With `--repeats`: keys that are superseded by another key of their identity.
     superseded: list[Run] = []
-    same_run: SameRunCounts = msgspec.field(default_factory=SameRunCounts)
+    same_run: SameRunCounts = field(default_factory=SameRunCounts)
 
 
-_decode_census = msgspec.json.Decoder(
-    tuple[dict[bytes, QuestionCounts], IdentityCounts, IdentityCounts]
-).decode
+_decode_census = json_decoder(tuple[QuestionsByScope, IdentityCounts, IdentityCounts])
 
 
-class RepeatsRule(msgspec.Struct, frozen=True):
+class RepeatsRule(Struct, frozen=True):
     """Which keys of an identity with several keys are superseded, and where to write them."""
 
     sort_fields: tuple[str, ...]
@@ -157,7 +156,7 @@ def _count(task: CountTask) -> Census:
 
 def write_census(path: str, census: Census) -> FileDigest:
     """Write a census for the next run. Its sums are integers of any size, which JSON can hold."""
-    content = msgspec.json.encode((census.questions, census.repeats, census.contradictions))
+    content = encode_json((census.questions, census.repeats, census.contradictions))
     return FileDigest(path, *write_blocks(path, [content], compressed=True))
 
 
@@ -217,7 +216,7 @@ def write_statistics(
 _FEWEST = 16  # parts whose counts a task adds up: fewer take less time than a task
 
 
-class _CountsTask(msgspec.Struct, frozen=True):
+class _CountsTask(Struct, frozen=True):
     prefixes: Sequence[str]
     order: str  # path of the order of pieces
 
@@ -236,10 +235,7 @@ def add_part_counts(
         return read_part_counts(prefixes, order)
     write_blocks(path, [order])
     total = PartCounts()
-    tasks = (
-        _CountsTask(prefixes[first : first + at_once], path)
-        for first in range(0, len(prefixes), at_once)
-    )
+    tasks = (_CountsTask(some, path) for some in in_batches(prefixes, at_once))
     for _, counts in engine.run(_add_some, tasks):
         total += counts
         _check_results(total.tally)

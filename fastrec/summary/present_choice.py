@@ -3,7 +3,8 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol, TypeVar
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from fastrec.errors import NoMatchError, UsageError, check_choice, counted, did_you_mean, listed
 from fastrec.filters import Filters, matches_any, nothing_matches
@@ -12,7 +13,7 @@ from fastrec.where import without_group
 from fastrec.wording import Scope, metrics_of
 
 
-class Names(msgspec.Struct):
+class Names(Struct):
     """Which names the records of a corpus have, each once, in the order of the summary."""
 
     evaluations: list[str]
@@ -33,8 +34,7 @@ def names_of(evaluations: Sequence[EvaluationSummary]) -> Names:
 def no_match(filters: Filters, evaluations: Sequence[EvaluationSummary]) -> NoMatchError:
     """The error if no record matches, with the nearest names, or else the first ones."""
     names = {
-        kind: sorted(filter(None, known))
-        for kind, known in msgspec.structs.asdict(names_of(evaluations)).items()
+        kind: sorted(filter(None, known)) for kind, known in asdict(names_of(evaluations)).items()
     }
     return nothing_matches(filters, names)
 
@@ -117,7 +117,7 @@ def with_directions(
                 f"{did_you_mean(pattern, names)}"
             )
     return [
-        msgspec.structs.replace(scope, lower_is_better=True, graded=True)  # type: ignore[type-var]
+        replace(scope, lower_is_better=True, graded=True)  # type: ignore[type-var]
         if lower_is_better and _matches_scope(scope, lower_is_better)
         else scope
         for scope in scopes

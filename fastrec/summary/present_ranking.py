@@ -5,12 +5,19 @@ from heapq import nlargest
 from operator import attrgetter
 from typing import Any
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from fastrec.errors import UsageError, counted, listed
-from fastrec.notebook import Tabular
+from fastrec.json_documents import CountsByName
+from fastrec.notebook import Rows, Tabular
 from fastrec.schemas.hashes import ABSENT, WRONG
-from fastrec.statistics.intervals import score_interval, wilson_interval
+from fastrec.statistics.intervals import (
+    OptionalInt,
+    OptionalNumber,
+    score_interval,
+    wilson_interval,
+)
 from fastrec.summary.document import (
     Latency,
     ModelSummary,
@@ -22,25 +29,25 @@ from fastrec.summary.document import (
 )
 from fastrec.summary.present_choice import Chosen, others_in_words
 from fastrec.summary.rows import from_portable
-from fastrec.where import GroupBy, with_groups
+from fastrec.where import GroupBy, GroupValues, with_groups
 from fastrec.wording import by_count, cluster_in_words, title_of
 
 _MOST = 5  # listed in a line
 MIN_COVERAGE = 50.0  # Percent of the questions that a model must have answered to be ranked.
 
 
-class CorpusFacts(msgspec.Struct):
+class CorpusFacts(Struct):
     """The corpus as a whole, whatever was chosen."""
 
     #: Schema version of the corpus.
     schema: str
     #: Valid lines, duplicates included, by schema version.
-    versions: dict[str, int]
+    versions: CountsByName
     #: Valid lines of another version than that of the corpus.
     upgraded: int
     #: By code, valid lines with a label or turns of another version, and lines that an upgrade or a
     #: repair changed.
-    notes: dict[str, int]
+    notes: CountsByName
     #: Identities with repeats.
     repeats: int
     #: Identities with contradictions.
@@ -52,15 +59,15 @@ class CorpusFacts(msgspec.Struct):
     #: The recipe of the hashes in the corpus.
     recipe: str
     #: By the recipe of their hash; `absent`: without a hash; `wrong`: by no recipe.
-    recipes: dict[str, int]
+    recipes: CountsByName
 
 
-def rank_text(best: int | None, worst: int | None) -> str:
+def rank_text(best: OptionalInt, worst: OptionalInt) -> str:
     """A rank, or a range of ranks; empty if there is none."""
     return "" if best is None else f"{best}" if best == worst else f"{best}–{worst}"
 
 
-class ModelStats(msgspec.Struct):
+class ModelStats(Struct):
     """One model on one metric of an evaluation."""
 
     model_id: str
@@ -74,39 +81,39 @@ class ModelStats(msgspec.Struct):
     #: Questions with such answers.
     questions: int
     #: Answers by questions.
-    answers_per_question: float | None
+    answers_per_question: OptionalNumber
     #: The share of the evaluation's questions with such answers.
     coverage: float
     #: Answers with `is_correct`; a record with an error is never correct.
     correct: int
     #: Mean over questions of the share of correct answers.
-    accuracy: float | None
+    accuracy: OptionalNumber
     #: Standard error over questions.
-    accuracy_standard_error: float | None
+    accuracy_standard_error: OptionalNumber
     #: Lower end of the 95 % interval.
-    accuracy_low: float | None
+    accuracy_low: OptionalNumber
     #: Upper end of the 95 % interval.
-    accuracy_high: float | None
+    accuracy_high: OptionalNumber
     #: Mean over questions of the mean score, where true is 1; null if it overflows a double.
-    mean_score: float | None
+    mean_score: OptionalNumber
     #: Standard error over questions.
-    score_standard_error: float | None
+    score_standard_error: OptionalNumber
     #: Lower end of the 95 % interval.
-    score_low: float | None
+    score_low: OptionalNumber
     #: Upper end of the 95 % interval.
-    score_high: float | None
+    score_high: OptionalNumber
     tokens: Tokens
     #: Mean over the records with a `token_usage`.
-    tokens_per_record: float | None
+    tokens_per_record: OptionalNumber
     latency_ms: Latency
     #: The best rank that tests allow (docs/leaderboard.md#ranks).
-    rank_best: int | None = None
+    rank_best: OptionalInt = None
     #: The worst such rank.
-    rank_worst: int | None = None
+    rank_worst: OptionalInt = None
     #: Why it is not ranked, and comes last.
     unranked: str = ""
     #: With several K, as in `--repeats-as pass^1..4`: the accuracy by each but the last.
-    series: dict[str, float | None] = {}
+    series: dict[str, OptionalNumber] = {}
 
     @property
     def rank(self) -> str:
@@ -139,13 +146,13 @@ class EvaluationStats(ScopeNames):
     #: Values of `sample_id` with several `sample_hash` values.
     ids_with_many_hashes: int
     #: Questions answered by all chosen models with answers; null without `--common`.
-    common_questions: int | None
+    common_questions: OptionalInt
     #: The chosen models, best first; with `--common`, if they have a question in common.
     by_model: list[ModelStats]
     #: With `--cluster`: the clusters of its questions.
-    clusters: int | None = None
+    clusters: OptionalInt = None
     #: With --group-by: the value of each field, null for records without it; null in totals.
-    group: dict[str, str | None] | None = None
+    group: GroupValues | None = None
 
     @property
     def title(self) -> str:
@@ -183,7 +190,7 @@ class Stats(Tabular):
     #: Files of the corpus that are missing or cut, which these numbers do not need.
     damaged: list[str] = []
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> Rows:
         """A row for each model of each evaluation and metric, best first."""
         return scope_rows(self.evaluations, "by_model")
 
@@ -206,7 +213,7 @@ def add_groups(totals: Any, grouped: Iterable[Any], groups: Sequence[GroupBy]) -
 def largest(stats: Stats, number: int) -> Stats:
     every = stats.evaluations
     places = nlargest(number, range(len(every)), key=lambda at: every[at].records)
-    return msgspec.structs.replace(stats, evaluations=[every[at] for at in sorted(places)])
+    return replace(stats, evaluations=[every[at] for at in sorted(places)])
 
 
 # Sort keys by name: the best model has the smallest key, and None sorts last.
@@ -221,7 +228,7 @@ RANKINGS: dict[str, Callable[[ModelStats], Any]] = {
 }
 
 
-def _highest_first(value: float | None) -> float | None:
+def _highest_first(value: OptionalNumber) -> OptionalNumber:
     return None if value is None else -value
 
 

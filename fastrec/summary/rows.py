@@ -5,15 +5,15 @@ kept. So no record is decoded twice, and nothing is subtracted for duplicates. `
 all counts that are made from rows.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from math import frexp, ldexp
 from operator import attrgetter, itemgetter
 from typing import Any, ClassVar, Self, TypeVar
 
-import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
+from fastrec.limits import in_batches
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.view import view_decoder
@@ -22,7 +22,7 @@ from fastrec.summary.document import Kind
 _Number = TypeVar("_Number", int, float)
 
 
-class Sums(msgspec.Struct):
+class Sums(Struct):
     """Counts that add up field by field; those in a Counter or in a dict of Sums add up by key."""
 
     # How to merge two values of fields that do not add up.
@@ -98,9 +98,8 @@ def columns_of(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
     twenty thousand at once.
     """
     columns: list[list[Any]] = [[] for _ in rows[0]]
-    for first in range(0, len(rows), _AT_ONCE):
-        values = zip(*rows[first : first + _AT_ONCE], strict=True)
-        for column, more in zip(columns, values, strict=True):
+    for batch in in_batches(rows, _AT_ONCE):
+        for column, more in zip(columns, zip(*batch, strict=True), strict=True):
             column += more
     return columns
 
@@ -220,7 +219,7 @@ def bucket_of(value: float) -> int:
     if value == 0:
         return 0
     try:
-        mantissa, exponent = math.frexp(value)
+        mantissa, exponent = frexp(value)
     except OverflowError:  # an integer too large for a double
         mantissa = 0.5
         exponent = 1024
@@ -236,4 +235,4 @@ def bucket_value(bucket: int) -> float:
         return 0.0
     exponent, step = divmod(bucket, BUCKETS_PER_POWER)
     low, high = (0.5 + end / (2 * BUCKETS_PER_POWER) for end in (step, step + 1))
-    return math.ldexp(2 * low * high / (low + high), exponent - FIRST_EXPONENT)
+    return ldexp(2 * low * high / (low + high), exponent - FIRST_EXPONENT)

@@ -39,7 +39,7 @@ from xxhash import xxh3_128_digest
 
 from fastrec.engine.base import Engine
 from fastrec.schemas.registry import TARGETS
-from fastrec.schemas.view import NO_COUNTS, view, view_decoder
+from fastrec.schemas.view import NO_COUNTS, encode_json, view, view_decoder
 from fastrec.sorting.gather import gather
 from fastrec.sorting.keys import key_splitter, split_scope, text_of
 from fastrec.sorting.runs import Run, spill
@@ -75,6 +75,7 @@ TRIAL_FIELDS = (
 #
 # The contradictions of a key are numbered from 0. Keys without a contradiction are absent.
 Contradictions = dict[bytes, list[int | None]]
+ContradictionsByFields = dict[tuple[bytes, ...], list[int | None]]  # of keys
 
 _ABSENT = Raw()
 _TRIAL = dict.fromkeys(TRIAL_FIELDS, (Raw, _ABSENT))
@@ -222,12 +223,12 @@ def _without_kept_label(line: bytes) -> bytes:
     """Remove a `schema_version` from `metadata`, and `metadata` if nothing else is in it."""
     end = line.rfind(b',"metadata":{')
     match = _METADATA.match(line, end) if end >= 0 else None
-    if match is None:
+    if not match:
         return line
     metadata = msgspec.json.decode(match[1], type=dict[str, str])
     if metadata.pop("schema_version", None) is None:
         return line
-    rest = b',"metadata":' + msgspec.json.encode(metadata) if metadata else b""
+    rest = b',"metadata":' + encode_json(metadata) if metadata else b""
     return line[:end] + rest + line[match.end(1) :]
 
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import itemgetter, or_
 from typing import Any
 
-from fastrec.json_documents import sorted_counts
+from fastrec.json_documents import CountsByName, sorted_counts
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import sample_id_of, split_scope, text_of
@@ -64,7 +64,7 @@ def hash_counts(
     """
     by_recipe = Counter[str]()
     by_model = []
-    same: dict[Any, dict[str, int]] = {}  # of many models, most have the counts of another
+    same: dict[Any, CountsByName] = {}  # of many models, most have the counts of another
     by_names = groupby(sorted(recipes.items()), key=lambda item: item[0][:2])
     for (evaluation, model), group in by_names:
         counts = {recipe: count for (*_, recipe), count in group}
@@ -83,7 +83,7 @@ def hash_counts(
     )
 
 
-def _named_counts(counts: Mapping[str | None, int], usual: str) -> dict[str, int]:
+def _named_counts(counts: Mapping[str | None, int], usual: str) -> CountsByName:
     return sorted_counts({usual if name is None else name: counts[name] for name in counts})
 
 

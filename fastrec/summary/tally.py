@@ -10,12 +10,12 @@ records. With k records of a question, c of them correct, its mean is c/k. So su
 for each k, and all of them are integers.
 """
 
-import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, compress
+from math import ceil, isqrt, lcm
 from operator import itemgetter, mul, not_, or_
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,6 +23,7 @@ from msgspec.structs import astuple
 
 from fastrec.schemas.view import NO_COUNTS, empty_by_key
 from fastrec.sorting.keys import KeyColumns
+from fastrec.statistics.intervals import OptionalNumber
 from fastrec.summary.rows import Column, Sums, bucket_of, from_portable, to_portable
 
 UNIT_BITS = 1_074
@@ -90,10 +91,10 @@ class Means(NamedTuple):
     """
 
     questions: int
-    accuracy: float | None
-    accuracy_standard_error: float | None
-    mean_score: float | None
-    score_standard_error: float | None
+    accuracy: OptionalNumber
+    accuracy_standard_error: OptionalNumber
+    mean_score: OptionalNumber
+    score_standard_error: OptionalNumber
 
 
 def add_repeats(
@@ -139,7 +140,7 @@ def means_of(totals: Totals, *repeats: Mapping[int, RepeatSums]) -> Means:
         return Means(0, None, None, None, None)
     # All sums of means are integers in units of 1 / common, and so are those of squared means in
     # units of its square.
-    common = math.lcm(*(count for count, _ in several))
+    common = lcm(*(count for count, _ in several))
     correct = common * totals.correct
     correct_squared = common**2 * totals.correct
     score = common * totals.score
@@ -159,7 +160,7 @@ def means_of(totals: Totals, *repeats: Mapping[int, RepeatSums]) -> Means:
 
 def _mean_and_error(
     total: int, squared: int, n: int, common: int, bits: int
-) -> tuple[float | None, float | None]:
+) -> tuple[OptionalNumber, OptionalNumber]:
     """The mean of n values and its standard error; the sum is in units of 2**-bits / common."""
     mean = _quotient(total, n * common << bits)
     if n < 2:
@@ -167,11 +168,11 @@ def _mean_and_error(
     # n times the sum of squared deviations. It is exact, so it is never negative. The root is an
     # integer too, because the variance of scores such as 1e-200 or 1e200 does not fit a double.
     spread = squared * n - total**2
-    root = math.isqrt((spread << 2 * _ROOT_BITS) // (common**2 * n**2 * (n - 1)))
+    root = isqrt((spread << 2 * _ROOT_BITS) // (common**2 * n**2 * (n - 1)))
     return mean, _quotient(root, 1 << bits + _ROOT_BITS)
 
 
-def _quotient(numerator: int, denominator: int) -> float | None:
+def _quotient(numerator: int, denominator: int) -> OptionalNumber:
     """Divide; None if it overflows a double.
 
     Python rounds correctly, however long the integers are.
@@ -268,7 +269,7 @@ class ModelTally(Sums):
             return [None] * len(shares)
         buckets = sorted(self.latency)
         ends = list(accumulate(map(self.latency.__getitem__, buckets)))
-        return [buckets[bisect_left(ends, max(math.ceil(share * total), 1))] for share in shares]
+        return [buckets[bisect_left(ends, max(ceil(share * total), 1))] for share in shares]
 
 
 _Records = tuple[list[bytes], list[Sequence[Any]]]  # sample_ids and rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -568,7 +569,7 @@ def test_nothing_is_left_in_the_temporary_directory(
     """The logs of slices are removed at the end."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    monkeypatch.setattr(module.tempfile, "tempdir", str(scratch))
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     validate([write(tmp_path / "a.jsonl", [BAD])], json_log=tmp_path / "log")
     assert list(scratch.iterdir()) == []
 

@@ -172,6 +172,6 @@ def test_the_readme_is_short() -> None:
 def test_documents_are_described_on_one_line() -> None:
     """Python 3.13 strips the indentation of docstrings, which the JSON Schema contains."""
     classes = [one for one in vars(summary_document).values() if isinstance(one, type)]
-    classes = [one for one in classes if issubclass(one, Struct)]
+    classes = [one for one in classes if issubclass(one, Struct) and one is not Struct]
     assert len(classes) > 10
     assert [one.__name__ for one in classes if "\n" in (one.__doc__ or "")] == []

@@ -7,12 +7,12 @@
    number and their means, and the names of files that turned out to be part of a pair.
 """
 
-import math
 import re
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import chain, groupby
+from math import isfinite, sqrt
+from time import perf_counter
 from typing import Any
 
 from fastrec.commands.check_pairs.files import WHERE, Pair, find_pairs, name_findings
@@ -27,6 +27,7 @@ from fastrec.commands.check_pairs.rows import (
 from fastrec.corpus.scan import run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, counted, utf8
+from fastrec.json_documents import CountsByName
 from fastrec.judge.aggregate import Aggregate, Metric, Result, expected
 from fastrec.judge.findings import (
     PAIR_WARNINGS,
@@ -62,7 +63,7 @@ class PairCheck(Framed):
     #: Other results that were compared.
     different: int = 0
     #: By the reason: `no rows`, `not a mean`, `invalid rows` or `too large`.
-    not_compared: dict[str, int] = {}
+    not_compared: CountsByName = {}
     #: Pairs whose aggregate states no checksum: damage to the samples file is not noticed.
     without_checksum: int = 0
     #: Pairs whose aggregate states no number of rows.
@@ -74,7 +75,7 @@ class PairCheck(Framed):
     #: How long it took.
     seconds: float = 0.0
     #: Number of findings by code.
-    codes: dict[str, int] = {}
+    codes: CountsByName = {}
     #: Findings that are errors.
     errors: int = 0
     #: Findings that are warnings.
@@ -145,7 +146,7 @@ def compare_score(
         return "no rows"
     score = float(result.score)
     means = [total / size for size, total, _ in _sums(answered, failed, result.metric)]
-    if not all(map(math.isfinite, [score, *means])):
+    if not all(map(isfinite, [score, *means])):
         return "too large"
     tolerance = _tolerance(result.score, result.metric)
     # The factors by which a mean is the score.
@@ -204,13 +205,13 @@ def _standard_error_finding(
         variance = mean_square - mean * mean
         rounding = 1e-10 * mean_square  # of sums of a million doubles
         for divisor in (size - 1, size) if size > 1 else ():
-            least = math.sqrt(max(variance - rounding, 0) / divisor)
-            most = math.sqrt(max(variance + rounding, 0) / divisor)
+            least = sqrt(max(variance - rounding, 0) / divisor)
+            most = sqrt(max(variance + rounding, 0) / divisor)
             errors.append((least + most) / 2)
             for factor in _factors(result.metric):
                 if factor * least - tolerance <= stated <= factor * most + tolerance:
                     return None
-    if not errors or not all(map(math.isfinite, errors)):
+    if not errors or not all(map(isfinite, errors)):
         return None
     path = f"{_details_path(number)}.uncertainty.standard_error.value"
     what = f"the standard error of the mean of the rows, {errors[0]:.6g}"
@@ -295,7 +296,7 @@ def check_pairs(
         UsageError: A directory does not exist or has nothing to check, or another argument is
             wrong.
     """
-    started = time.perf_counter()
+    started = perf_counter()
     check_jobs(jobs)
     names = path_names(directories)
     if not names:
@@ -318,7 +319,7 @@ def check_pairs(
             progress.advance(piece.estimated_text, counts["rows"], counts["invalid"])
         check.add(parts[0][0].pair, [result for _, result in parts])
     progress.finish()
-    return check.finish(time.perf_counter() - started)
+    return check.finish(perf_counter() - started)
 
 
 class _Check:
@@ -342,7 +343,7 @@ class _Check:
         self._find(path, *first.findings)
         report.samples += len(pair.samples)
         report.aggregates += pair.aggregate is not None
-        if pair.aggregate is None:
+        if not pair.aggregate:
             what = f"{utf8(pair.stem)}.json in the same folder"
             self._find(path, expected("pair.no_aggregate", what, "no such file"))
         if len(pair.samples) > 1:
@@ -376,11 +377,11 @@ class _Check:
         if same := len(rows.hashes) - len(set(rows.hashes)):
             actual = f"{same:,} of {total:,} that are the same as an earlier one"
             self._find(samples, expected("pair.duplicate_row", "different rows", actual))
-        if aggregate is None or pair.aggregate is None:
+        if not aggregate or not pair.aggregate:
             return
         report.pairs += 1
         stated = aggregate.stated
-        if stated is not None:
+        if stated:
             report.without_checksum += stated.checksum is None
             report.without_total_rows += stated.total_rows is None
             if stated.total_rows not in (None, total):

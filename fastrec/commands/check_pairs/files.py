@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Literal
 
-import msgspec
+from msgspec import Struct
 
 from fastrec.errors import ShardError, shown, utf8
 from fastrec.judge.aggregate import (
@@ -34,6 +34,7 @@ from fastrec.judge.aggregate import (
     quoted,
 )
 from fastrec.judge.findings import Finding
+from fastrec.parameters import Names
 from fastrec.sources.inputs import refuse, walk
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import (
@@ -56,12 +57,12 @@ WHERE = "$.detailed_evaluation_results"
 _LEVELS = ("<collection>", "<developer>", "<model>")
 
 
-class Place(msgspec.Struct, frozen=True):
+class Place(Struct, frozen=True):
     """What is known about a folder with pairs."""
 
     layout: Literal["data", "flat", "unknown"]
     # The known names of the last folders: of `<collection>`, `<developer>`, `<model>`.
-    folders: tuple[str, ...]
+    folders: Names
     # Number of folders below `data` or `flat/objects`, or below the folder that is checked.
     depth: int
 
@@ -139,11 +140,11 @@ def path_finding(file_path: str, pair: Pair) -> Finding | None:
     return expected("pair.file_path", what, quoted(file_path), f"{WHERE}.file_path")
 
 
-class Pair(msgspec.Struct, frozen=True):
+class Pair(Struct, frozen=True):
     """A JSON file and the samples files of the same name, or one of both alone."""
 
     folder: str
-    names: tuple[str, ...]  # the last names of its absolute path
+    names: Names  # the last names of its absolute path
     place: Place
     stem: str  # the name without `.json` and `_samples.jsonl`
     aggregate: str | None  # the path of the JSON file

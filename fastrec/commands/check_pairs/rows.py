@@ -9,16 +9,16 @@ A row belongs to the result with its `evaluation_result_id`; without one, to the
 that agree in all ids are joined alike, so each combination of ids is looked up once.
 """
 
-import hashlib
 import os
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, Self
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 from xxhash import xxh3_64_intdigest
 
@@ -38,7 +38,7 @@ from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import current_limits
 from fastrec.schemas.registry import NEWEST_SCHEMA, schema_of_class
 from fastrec.schemas.schema import LABELS
-from fastrec.schemas.view import empty_by_key, view_decoder
+from fastrec.schemas.view import empty_by_key, encode_json, view_decoder
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard, Slice
 from fastrec.storage import hash_of_file, join, storage_of
@@ -118,7 +118,7 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None) -> Rows:
 def _searched(record: Any) -> bytes:
     """Return what is searched for credentials: rows have their fields in any order."""
     names = ("evaluation_name", "model_id", "sample_id", "performance", "error", "metadata")
-    return msgspec.json.encode({name: getattr(record, name) or None for name in names})
+    return encode_json({name: getattr(record, name) or None for name in names})
 
 
 @lru_cache(maxsize=64)
@@ -198,7 +198,7 @@ def _joiner(aggregate: Aggregate) -> Callable[..., _Joined]:
     """
     results = aggregate.results
     by_id = {result.id: number for number, result in reversed([*enumerate(results)])}
-    by_name = defaultdict[str, list[int]](list)
+    by_name = defaultdict(list)
     for number, result in enumerate(results):
         by_name[result.name].append(number)
 
@@ -241,7 +241,7 @@ def _joiner(aggregate: Aggregate) -> Callable[..., _Joined]:
 _OVERHEAD = 1 << 14  # the time to open and decode an aggregate, in bytes of rows
 
 
-class Piece(msgspec.Struct, frozen=True):
+class Piece(Struct, frozen=True):
     """A pair, and which of its rows to check."""
 
     pair: Pair
@@ -253,7 +253,7 @@ class Piece(msgspec.Struct, frozen=True):
         return _OVERHEAD + (self.slice.estimated_text if self.slice else 0)
 
 
-class CheckTask(msgspec.Struct, frozen=True):
+class CheckTask(Struct, frozen=True):
     pieces: tuple[Piece, ...]
 
     def __str__(self) -> str:
@@ -263,7 +263,7 @@ class CheckTask(msgspec.Struct, frozen=True):
         return f"checking {shown(join(first.folder, first.stem))}{others}"
 
 
-class CheckedPiece(msgspec.Struct):
+class CheckedPiece(Struct):
     aggregate: Aggregate | None = None
     is_ignored: bool = False  # the JSON file is no aggregate, and need not be one
     # Of the first piece: findings about the aggregate.
@@ -328,7 +328,7 @@ def _check_piece(piece: Piece) -> CheckedPiece:
 def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:
     """Compare what an aggregate states about its samples file with the file."""
     stated = aggregate.stated
-    if stated is None:
+    if not stated:
         if pair.samples:
             what = f"a statement about {pair.sample_names}"
             yield expected("pair.not_stated", what, "none", WHERE)
@@ -345,7 +345,7 @@ def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:
         actual = quoted(stated.hash_algorithm or "")
         yield expected("pair.hash_algorithm", '"sha256"', actual, f"{WHERE}.hash_algorithm")
         return
-    _, checksum = hash_of_file(_chosen_samples(pair).path, digest=hashlib.sha256())
+    _, checksum = hash_of_file(_chosen_samples(pair).path, digest=sha256())
     if checksum != stated.checksum.strip().lower():
         what = f"{quoted(stated.checksum)}, as the aggregate states"
         yield expected("pair.checksum", what, checksum, f"{WHERE}.checksum")

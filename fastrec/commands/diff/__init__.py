@@ -10,20 +10,20 @@ Two matched records are equal if their lines have equal 64-bit fingerprints and 
 chance that a difference is not noticed is 2⁻⁶⁴ for each pair of records with equal keys.
 """
 
-import math
-import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain, islice
+from math import inf
 from operator import itemgetter
+from time import perf_counter
 from typing import Any, Literal, Unpack
 
-import msgspec
+from msgspec import convert
 
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.selection import Selection, check_known_fields, filter_selections
-from fastrec.commands.diff.compare import Changes, Comparison, Records, Rules, Scope
+from fastrec.commands.diff.compare import Changes, Comparison, Records, Rules
 from fastrec.commands.diff.document import (
     ChangedField,
     Counts,
@@ -63,6 +63,7 @@ from fastrec.statistics.exact import to_double
 from fastrec.statistics.paired import Differences, differences_of, p_values_of, power
 from fastrec.summary.document import ModelName, ModelSummary, filled, scope_order
 from fastrec.summary.present_choice import matches_one, names_of_scope
+from fastrec.where import ScopeName
 from fastrec.wording import by_count, points_per_unit
 
 _COUNTED = (
@@ -105,8 +106,8 @@ def _compare_models(
     changes: Changes,
     difference: Difference,
     *,
-    scored: Collection[Scope],
-    lower: Collection[Scope],
+    scored: Collection[ScopeName],
+    lower: Collection[ScopeName],
 ) -> list[ModelDifference]:
     """Make the results of all models.
 
@@ -145,7 +146,7 @@ def _compare_models(
             worse=differences.rose if is_lower else differences.fell,
             better=differences.fell if is_lower else differences.rose,
             clusters=over.questions,
-            counts=msgspec.convert(counts, Counts),
+            counts=convert(counts, Counts),
             losses={cause: counts[cause] for cause in CAUSES if counts[cause]},
             lost=changes.listed[name, "lost"],
             flips=[*changes.listed[name, is_lower], *changes.listed[name, not is_lower]],
@@ -211,7 +212,7 @@ def _side(corpus: QuestionTable) -> Side:
 
 
 def _check_gate(*, fail_on: float | None, p: float, p_adjust: str, min_compared: float) -> None:
-    if not 0 <= p <= 1 or (fail_on is not None and not 0 <= fail_on < math.inf):
+    if not 0 <= p <= 1 or (fail_on is not None and not 0 <= fail_on < inf):
         raise UsageError(
             "fail_on is a number of points, at least 0, and p a probability, from 0 to 1"
         )
@@ -250,8 +251,8 @@ def _find_failures(difference: Difference) -> Iterator[Failure]:
 
 
 def _find_scopes(
-    patterns: Sequence[str], scored: Collection[Scope]
-) -> tuple[set[Scope], list[str]]:
+    patterns: Sequence[str], scored: Collection[ScopeName]
+) -> tuple[set[ScopeName], list[str]]:
     """Find what is compared by score and matches a pattern.
 
     Return it with notices of patterns that match nothing.
@@ -336,7 +337,7 @@ def diff(
         CorpusError: A file of a corpus is damaged.
         ShardError: A part cannot be read completely.
     """
-    started = time.perf_counter()
+    started = perf_counter()
     check_jobs(jobs)
     if examples < 0:
         raise UsageError(f"examples must be at least 0, not {examples}")
@@ -411,5 +412,5 @@ def diff(
                 f"--allow-missing {pattern!r} matches no model and no evaluation of OLD"
             )
     difference.failures = list(_find_failures(difference))
-    difference.seconds = time.perf_counter() - started
+    difference.seconds = perf_counter() - started
     return difference

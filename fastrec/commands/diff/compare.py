@@ -18,16 +18,16 @@ changed.
 Memory holds the columns of a few ranges, and few lines.
 """
 
-import math
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from math import fsum, inf, nan
 from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec import Struct
 
 from fastrec.answers.codes import (
     Array,
@@ -45,12 +45,13 @@ from fastrec.commands.diff.fields import LineChange, LinesTask, PartLines
 from fastrec.corpus.columns import new_codes
 from fastrec.corpus.part_records import KEY_COLUMNS
 from fastrec.corpus.scan import SplitHashes
+from fastrec.parameters import Names
 from fastrec.sorting.keys import FIELDS, METRIC
 from fastrec.statistics.exact import to_double
 from fastrec.summary.document import ModelName, filled, json_safe
+from fastrec.where import ScopeName
 
 # An evaluation_name and one of its metrics; None for records that name no metric.
-Scope = tuple[str, str | None]
 
 _MODEL = ("evaluation_name", METRIC, "model_id")
 _HASH = ("evaluation_name", METRIC, "sample_hash")
@@ -85,7 +86,7 @@ class Records:
             self.exact_scores[self._old_rows + place] = score
         for row, score in self.exact_scores.items():
             if abs(score) > sys.float_info.max:
-                self.score[row] *= math.inf
+                self.score[row] *= inf
 
     def _sides(self) -> Iterator[tuple[Selection, Array]]:
         return zip(self._corpora, self._numbers, strict=True)
@@ -142,13 +143,13 @@ class Records:
         ]
 
 
-class Rules(msgspec.Struct, frozen=True):
+class Rules(Struct, frozen=True):
     """How records are matched, and what counts."""
 
-    question: tuple[str, ...]  # the fields that identify a question of a model, beside its metric
-    by: tuple[str, ...]
+    question: Names  # the fields that identify a question of a model, beside its metric
+    by: Names
     # What is compared by score; all else is compared by the share of right answers.
-    scored: frozenset[Scope]
+    scored: frozenset[ScopeName]
     errors_as_wrong: bool
     split: SplitHashes  # hashes of which each `sample_id` is a question
     examples: int
@@ -425,10 +426,10 @@ def _sum(values: list[float]) -> float | Fraction:
     Not a number if it overflows one.
     """
     try:
-        total = math.fsum(values)
-        return Fraction(total) + Fraction(math.fsum([*values, -total]))
+        total = fsum(values)
+        return Fraction(total) + Fraction(fsum([*values, -total]))
     except (OverflowError, ValueError):
-        return math.nan
+        return nan
 
 
 @lru_cache(maxsize=4_096)

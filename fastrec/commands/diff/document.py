@@ -6,19 +6,21 @@ record of both: `old.records = unchanged + changed + removed + repeats_old` and
 and model.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
-import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
-from fastrec.notebook import Tabular, flat
+from fastrec.notebook import Rows, Tabular, flat
+from fastrec.parameters import Names
+from fastrec.statistics.intervals import OptionalNumber
 from fastrec.statistics.paired import Test
-from fastrec.summary.document import ModelNames
+from fastrec.summary.document import ModelNames, SampleId
 from fastrec.summary.rows import Sums
 
 Status = Literal["compared", "incomplete", "missing", "new", "unanswered"]
 
 
-class Side(msgspec.Struct):
+class Side(Struct):
     """One of the two corpora."""
 
     #: Its path, as given.
@@ -49,10 +51,10 @@ class Counts(Sums):
     repeats_new: int = 0
 
 
-class Loss(msgspec.Struct):
+class Loss(Struct):
     """An answer that was right in OLD and is not in NEW."""
 
-    sample_id: int | str
+    sample_id: SampleId
     sample_hash: str
     #: As in `losses`.
     cause: str
@@ -61,20 +63,20 @@ class Loss(msgspec.Struct):
 class RecordName(ModelNames):
     """The fields that are needed to find a record."""
 
-    sample_id: int | str
+    sample_id: SampleId
     sample_hash: str
     evaluation_id: str
     #: Of a changed record: the fields that differ. The names are those of NEW.
-    fields: list[str] | msgspec.UnsetType = msgspec.UNSET
+    fields: list[str] | UnsetType = UNSET
 
 
-class Flip(msgspec.Struct):
+class Flip(Struct):
     """A question whose mean changed.
 
     It is the share of right answers, or for `measure` score the mean score.
     """
 
-    sample_id: int | str
+    sample_id: SampleId
     sample_hash: str
     #: The mean in OLD.
     old: float
@@ -119,16 +121,16 @@ class ModelDifference(ModelNames, kw_only=True):
     #: Compared questions.
     questions: int
     #: Mean over the compared questions in OLD, unless scores are compared.
-    old_accuracy: float | None = None
+    old_accuracy: OptionalNumber = None
     #: The same in NEW.
-    new_accuracy: float | None = None
+    new_accuracy: OptionalNumber = None
     #: The mean score in OLD; null as `mean_score`, or if accuracies are compared.
-    old_score: float | None = None
+    old_score: OptionalNumber = None
     #: The same in NEW.
-    new_score: float | None = None
+    new_score: OptionalNumber = None
     #: How much better NEW is, in points (docs/using-a-corpus.md#comparing-two-corpora). Computed
     #: exactly and rounded once.
-    points: float | None = None
+    points: OptionalNumber = None
     #: Questions whose mean fell, or rose if a lower score is better.
     worse: int
     #: The others that changed.
@@ -139,13 +141,13 @@ class ModelDifference(ModelNames, kw_only=True):
     #: compared.
     test: Test | None = None
     #: The p-value: how likely chance alone makes so large a difference.
-    p: float | None = None
+    p: OptionalNumber = None
     #: As in `compare`, in points.
-    detectable: float | None = None
+    detectable: OptionalNumber = None
     #: Questions that it takes to find the observed difference in 80 % of all cases.
     questions_needed: int | None = None
     #: The p-value adjusted for many tests (docs/leaderboard.md#many-tests).
-    p_adjusted: float | None = None
+    p_adjusted: OptionalNumber = None
     #: Whether it fell by more than `--fail-on`, if given, with `p_adjusted` (or `p`, by
     #: `--p-adjust`) below `--p`.
     regressed: bool = False
@@ -169,7 +171,7 @@ class Failure(ModelNames):
     message: str
 
 
-class ChangedField(msgspec.Struct):
+class ChangedField(Struct):
     """A field that differs in at least one pair."""
 
     #: Such as `$.evaluation.score`; `[*]` stands for any item of an array.
@@ -178,7 +180,7 @@ class ChangedField(msgspec.Struct):
     records: int
 
 
-class Examples(msgspec.Struct):
+class Examples(Struct):
     """The first records of each kind in sort order, at most `--examples` of each."""
 
     #: Only in NEW.
@@ -203,10 +205,10 @@ class Difference(Tabular, kw_only=True):
     #: The later corpus.
     new: Side
     #: The fields in which matched records agree.
-    by: tuple[str, ...]
+    by: Names
     #: What identifies a question of a model: `sample_hash` or `sample_id`, whichever the corpora
     #: are sorted by first, and the sort fields before it. Metrics are compared one by one.
-    question: tuple[str, ...]
+    question: Names
     #: `--errors-as-wrong`: whether a record with an error counts as a wrong answer, instead of as
     #: none.
     errors_as_wrong: bool
@@ -216,10 +218,10 @@ class Difference(Tabular, kw_only=True):
     #: null if they are over questions.
     cluster: str | None
     #: `--lower-is-better`: patterns of graded metrics whose lower scores are better.
-    lower_is_better: tuple[str, ...]
+    lower_is_better: Names
     #: `--fail-on`: a model that lost more points, with a small enough p, regressed; null if not
     #: given.
-    fail_on: float | None
+    fail_on: OptionalNumber
     #: `--p`: the p-value below which a loss is significant.
     p: float
     #: `--p-adjust`: whether `--fail-on` uses `p_adjusted` (bh) or `p` (none).
@@ -228,7 +230,7 @@ class Difference(Tabular, kw_only=True):
     #: compared.
     min_compared: float
     #: `--allow-missing`: patterns of models that may be missing or incomplete.
-    allow_missing: tuple[str, ...]
+    allow_missing: Names
     #: As options: only matching records were compared.
     filters: str = ""
     #: Why the exit code is 1.
@@ -250,7 +252,7 @@ class Difference(Tabular, kw_only=True):
     #: How long it took.
     seconds: float
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> Rows:
         """A row for each evaluation, metric and model."""
         return [flat(model) for model in self.models]
 

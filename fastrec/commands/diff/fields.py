@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from fastrec.answers.codes import Array
 from fastrec.corpus.reader import lines_of, open_columns
@@ -21,6 +20,7 @@ from fastrec.errors import shown
 from fastrec.judge.findings import json_path
 from fastrec.judge.parse import decoded
 from fastrec.limits import current_limits
+from fastrec.schemas.view import json_decoder
 from fastrec.where import said, values_of
 
 OTHER_FIELDS = "(other fields)"
@@ -38,8 +38,8 @@ _LIMITS = ("length", "max_tokens", "max_output_tokens", "model_length")  # finis
 _Object = dict[str, Raw]
 
 
-split_object = msgspec.json.Decoder(_Object).decode
-_decode_array = msgspec.json.Decoder(list[Raw]).decode
+split_object = json_decoder(_Object)
+_decode_array = json_decoder(list[Raw])
 
 
 class PartLines(NamedTuple):
@@ -49,7 +49,7 @@ class PartLines(NamedTuple):
     positions: Array
 
 
-class LinesTask(msgspec.Struct, frozen=True):
+class LinesTask(Struct, frozen=True):
     """Pairs of lines to compare, in the order of OLD."""
 
     old: list[PartLines]

@@ -25,16 +25,17 @@ import numpy as np
 from fastrec.answers.codes import NO_NUMBERS, Array, by_key
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.selection import Selection
-from fastrec.commands.diff.compare import Scope
 from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.manifest import MANIFEST, KeyEntry, skipped_lines
 from fastrec.corpus.part_records import KEY_COLUMNS
 from fastrec.corpus.scan import Position, SplitHashes, position_maker
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.limits import current_limits
+from fastrec.parameters import Names
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.sorting.keys import METRIC, METRIC_FIELDS
 from fastrec.storage import join
+from fastrec.where import ScopeName
 
 # The fields to compare by if none are given: the whole sort key except the run, which is new every
 # night. The metric is always compared by, where records name one.
@@ -46,7 +47,7 @@ _LONGEST_ID = 1_000
 _PositionOf = Callable[[KeyEntry], Position]
 
 
-def scopes_with(fact: str, corpora: Iterable[QuestionTable]) -> frozenset[Scope]:
+def scopes_with(fact: str, corpora: Iterable[QuestionTable]) -> frozenset[ScopeName]:
     """The scopes of which a corpus says something, such as `graded`."""
     return frozenset(
         (scope.evaluation_name, scope.metric)
@@ -67,7 +68,7 @@ def split_hashes(corpora: Iterable[QuestionTable]) -> SplitHashes:
     )
 
 
-def check_by(by: Sequence[str]) -> tuple[str, ...]:
+def check_by(by: Sequence[str]) -> Names:
     """The fields to compare by in the default sort order.
 
     UsageError if they do not identify a sample.
@@ -93,9 +94,7 @@ def _names_a_sample(fields: Sequence[str]) -> bool:
     )
 
 
-def fields_to_compare(
-    old: QuestionTable, new: QuestionTable, by: tuple[str, ...]
-) -> tuple[str, ...]:
+def fields_to_compare(old: QuestionTable, new: QuestionTable, by: Names) -> Names:
     """The fields to compare by, with the metric if records name one.
 
     UsageError if schema versions differ.
@@ -228,7 +227,7 @@ def _metrics_of(corpus: QuestionTable) -> dict[str, list[str]]:
     )
 
 
-def position_fields(old: QuestionTable, new: QuestionTable, by: Sequence[str]) -> tuple[str, ...]:
+def position_fields(old: QuestionTable, new: QuestionTable, by: Sequence[str]) -> Names:
     """The fields of a position; UsageError if hashes or sort orders do not allow a merge."""
     old_name, new_name = (shown(corpus.corpus) for corpus in (old, new))
     algorithm = old.manifest.options.get("hash")
@@ -259,7 +258,7 @@ def position_fields(old: QuestionTable, new: QuestionTable, by: Sequence[str]) -
     return ours
 
 
-def _sample_fields(sort_fields: Sequence[str], by: Sequence[str]) -> tuple[str, ...]:
+def _sample_fields(sort_fields: Sequence[str], by: Sequence[str]) -> Names:
     """The leading sort fields to compare by: as few as name a sample, or all of them."""
     fields = tuple(takewhile(lambda field: field in by, sort_fields))
     return next(

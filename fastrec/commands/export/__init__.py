@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import count
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Unpack
 
-import msgspec
-from msgspec.structs import replace
+from msgspec import to_builtins
+from msgspec.structs import asdict, replace
 
 from fastrec._version import __version__
 from fastrec.commands.export.pairs import Details, read_details, write_pairs
@@ -119,7 +119,7 @@ def export(
         CorpusError: A part is not what fastrec writes. Nothing was published.
         ShardError: A part cannot be read completely. Nothing was published.
     """
-    started = time.perf_counter()
+    started = perf_counter()
     target = os.fspath(output)
     _check_options(format, target, raw_cells=raw_cells, has_details=details is not None)
     check_jobs(jobs)
@@ -173,7 +173,7 @@ def export(
         files=len(files),
         bytes=sum(files.values()),
         text_bytes=sum(task.text_bytes for task in tasks),
-        seconds=time.perf_counter() - started,
+        seconds=perf_counter() - started,
         notices=notices,
     )
 
@@ -222,7 +222,7 @@ def _check_secrets(groups: Iterable[FindingGroups], details: Details) -> None:
     """SecretsError if records or details have what looks like a credential."""
     secrets = [
         f"{finding.path} {finding.message} (details)"
-        for finding in secrets_in(msgspec.to_builtins(details))
+        for finding in secrets_in(to_builtins(details))
     ]
     secrets += list_secrets(groups)
     if secrets:
@@ -289,7 +289,7 @@ def _describe(
         "files": files,
     }
     if filters:
-        given = msgspec.structs.asdict(filters)
+        given = asdict(filters)
         about["filters"] = {name: value for name, value in given.items() if value}
     (staging / "README.md").write_text(readme, encoding="utf-8")
     (staging / _MARKER).write_bytes(indented_json(about))

@@ -13,24 +13,24 @@ from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
-from msgspec import Raw
+from msgspec import Raw, field
 
 from fastrec.answers.codes import Array, joint_codes
 from fastrec.answers.records import Records
 from fastrec.answers.selection import Selection
 from fastrec.commands.export.parquet import Decoder, batch_of, table_schema
-from fastrec.commands.export.table import OUTPUT, TURN, id_text, read_rows
+from fastrec.commands.export.table import OUTPUT, TURN, read_rows
 from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.reader import lines_of
 from fastrec.corpus.scan import is_sorted_by_question
 from fastrec.corpus.sources import has_sources, read_sources
 from fastrec.errors import FastrecError
 from fastrec.schemas.registry import CORPUS_LABELS
-from fastrec.schemas.view import view, view_decoder
+from fastrec.schemas.view import json_decoder, view, view_decoder
+from fastrec.where import text_of
 
 _READ_AHEAD = 2  # batches
 _LARGEST_INTEGER = 2**63 - 1
@@ -180,7 +180,7 @@ class AnswersDataset(LazyDataset):
 
     def _decoder(self, texts: Sequence[str]) -> Callable[[bytes], Any]:
         """Make a decoder of the fields that columns of texts need."""
-        turns = msgspec.field(name=self.version.turns_field, default=None)
+        turns = field(name=self.version.turns_field, default=None)
         fields = {
             "input": {"input": _INPUT},
             "reference": {"input": _INPUT},
@@ -193,7 +193,7 @@ class AnswersDataset(LazyDataset):
         """The values of a column that does not need all lines."""
         if name in _CODED:
             values = rows.columns.values(name)
-            texts = [None if value is None else id_text(value) for value in values]
+            texts = [None if value is None else text_of(value) for value in values]
             return pa.array(texts, pa.string()).take(pa.array(rows.numbers(name)))
         if name in _NUMBERS:
             return pa.array(rows.numbers(_NUMBERS[name])).cast(_TYPES[name])
@@ -254,7 +254,7 @@ class AnswersDataset(LazyDataset):
 
 _INPUT = view(raw=str, reference=str | list[str])
 _decode_error = view_decoder(error=str)
-_decode_text = msgspec.json.Decoder(str).decode
+_decode_text = json_decoder(str)
 
 
 def _reference(line: Any) -> str:

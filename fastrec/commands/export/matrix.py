@@ -24,12 +24,12 @@ from fastrec.answers.codes import Array, ranks_of
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.records import ANSWERS, RIGHT, RecordsOfScopes, ScopeRecords
 from fastrec.answers.selection import Selection
-from fastrec.commands.export.table import double_of, has_metrics, id_text, write_csv
+from fastrec.commands.export.table import double_of, has_metrics, write_csv
 from fastrec.errors import counted
-from fastrec.judge.parse import spell
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.view import view, view_decoder
 from fastrec.sorting.keys import METRIC
+from fastrec.where import text_of
 
 # An integer of this size may be spelled in another way than the double.
 _LEAST_UNCLEAR = 2.0**53
@@ -86,7 +86,7 @@ class _Matrix:
             self._cells,
             rows,
             columns=[f"{scope}/{name}" for name in names],
-            identities=list(zip(hashes, map(id_text, ids), strict=True)),
+            identities=list(zip(hashes, map(text_of, ids), strict=True)),
         )
         columns = ranks_of(order)
         answers = np.flatnonzero(table.flag & ANSWERS)
@@ -106,7 +106,7 @@ class _Matrix:
         self.blocks.append(block)
 
     def spell_scores(self, start: int, cells: Array) -> list[str]:
-        spelled = [spell(score).decode() if verdict else "" for score, verdict in cells.tolist()]
+        spelled = [text_of(score) if verdict else "" for score, verdict in cells.tolist()]
         for cell in self._spelled.keys() & range(start, start + len(cells)):
             spelled[cell - start] = self._spelled[cell]
         return spelled

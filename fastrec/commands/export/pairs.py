@@ -11,8 +11,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
 import re
 import time
 import uuid
@@ -20,10 +18,13 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from hashlib import sha256
+from math import dist, fsum, sqrt
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import MsgspecError, Struct, ValidationError, convert, field
 
 from fastrec.commands.export.table import ExportTask
 from fastrec.errors import UsageError, counted, shown
@@ -37,8 +38,8 @@ from fastrec.judge.aggregate import (
 )
 from fastrec.judge.findings import PAIR_WARNINGS
 from fastrec.schemas.newest import SCHEMA
-from fastrec.schemas.schema import LABELS
-from fastrec.schemas.view import view, view_decoder
+from fastrec.schemas.schema import LABELS, JsonObject
+from fastrec.schemas.view import encode_json, view, view_decoder
 from fastrec.toml_file import read_toml
 
 _SETTINGS = ("temperature", "top_p", "top_k", "max_tokens")
@@ -52,27 +53,27 @@ _WRONG_LABELS = LABELS - SCHEMA.labels
 _LINE_ENDS = re.compile("\x85|\u2028|\u2029".encode())  # for some readers of the data store
 
 
-class Details(msgspec.Struct, forbid_unknown_fields=True):
+class Details(Struct, forbid_unknown_fields=True):
     """What no record says: fields of aggregates.
 
     Models, evaluations and metrics are named by patterns.
     """
 
-    source_metadata: dict[str, Any] = {}
-    eval_library: dict[str, Any] = {}  # for records that do not name their harness or its version
+    source_metadata: JsonObject = {}
+    eval_library: JsonObject = {}  # for records that do not name their harness or its version
     # In seconds since 1970; the time of the export, if it is not given.
     retrieved_timestamp: str = ""
-    models: dict[str, dict[str, Any]] = {}  # fields of `model_info`
+    models: dict[str, JsonObject] = {}  # fields of `model_info`
     # Fields of results, such as `source_data` and `generation_config`.
-    evaluations: dict[str, dict[str, Any]] = {}
-    metrics: dict[str, dict[str, Any]] = {}  # fields of `metric_config`
+    evaluations: dict[str, JsonObject] = {}
+    metrics: dict[str, JsonObject] = {}  # fields of `metric_config`
 
 
-class _Scores(msgspec.Struct):
+class _Scores(Struct):
     """The scores of one metric of a run: of rows without an error, and of the others."""
 
-    answered: array[float] = msgspec.field(default_factory=lambda: array("d"))
-    failed: array[float] = msgspec.field(default_factory=lambda: array("d"))
+    answered: array[float] = field(default_factory=lambda: array("d"))
+    failed: array[float] = field(default_factory=lambda: array("d"))
     has_correct: bool = False
     is_lower: bool = False  # whether metadata say that lower is better
 
@@ -81,7 +82,7 @@ class _Run:
     def __init__(self, line: Any, root: Path, details: Details) -> None:
         self.line = line
         ids = f"{line.evaluation_name}\0{line.model_id}\0{line.evaluation_id}"
-        self.name = str(uuid.UUID(bytes=hashlib.sha256(ids.encode()).digest()[:16], version=4))
+        self.name = str(uuid.UUID(bytes=sha256(ids.encode()).digest()[:16], version=4))
         developer, slash, _ = line.model_id.partition("/")
         known = _given(
             name=line.model_id,
@@ -95,7 +96,7 @@ class _Run:
         self.samples = root / self.folder / f"{self.name}_samples.jsonl"
         self.waiting: list[bytes] = []
         self.rows = 0
-        self.checksum = hashlib.sha256()
+        self.checksum = sha256()
         self.metrics = defaultdict[str, _Scores](_Scores)
         self.constant = dict(line.metadata)  # metadata that all rows have in common
 
@@ -120,7 +121,7 @@ class _Run:
         with self.samples.open("ab") as file:
             file.write(text)
 
-    def aggregate(self, details: Details, now: str) -> dict[str, Any]:
+    def aggregate(self, details: Details, now: str) -> JsonObject:
         line = self.line
         known = dict(self.constant)
         library = {name: known.pop(key) for name, key in _LIBRARY if key in known}
@@ -166,20 +167,20 @@ class _Run:
 _LIBRARY = (("name", "harness"), ("version", "harness_version"))
 
 
-def _scored(metric: str, scores: _Scores, details: Details) -> dict[str, Any]:
+def _scored(metric: str, scores: _Scores, details: Details) -> JsonObject:
     """A metric and its score: the mean of rows without an error, as `check-pairs` has it."""
     counted_scores = scores.answered or scores.failed
     size = len(counted_scores)
-    mean = math.fsum(score / size for score in counted_scores)
+    mean = fsum(score / size for score in counted_scores)
     # Rounding leads out of the bounds of a metric.
     mean = min(max(mean, min(counted_scores)), max(counted_scores))
-    spread: dict[str, Any] = {"num_samples": size}
+    spread: JsonObject = {"num_samples": size}
     if size > 1:
-        deviation = math.dist(counted_scores, [mean] * size) / math.sqrt(size - 1)
-        spread["standard_error"] = {"value": deviation / math.sqrt(size), "method": "analytic"}
+        deviation = dist(counted_scores, [mean] * size) / sqrt(size - 1)
+        spread["standard_error"] = {"value": deviation / sqrt(size), "method": "analytic"}
         spread["standard_deviation"] = deviation
     is_binary = {0, 1}.issuperset([*scores.answered, *scores.failed])
-    config: dict[str, Any] = {"score_type": "binary"} if is_binary else {}
+    config: JsonObject = {"score_type": "binary"} if is_binary else {}
     if scores.is_lower or scores.has_correct:  # a score of 1 is correct: higher is better
         config["lower_is_better"] = scores.is_lower
     config |= _given(metric_id=metric, metric_name=metric)
@@ -198,8 +199,8 @@ def read_details(path: str | None) -> Details:
     if path is None:
         return Details()
     try:
-        return msgspec.convert(read_toml(path, "the details"), Details)
-    except msgspec.ValidationError as exc:
+        return convert(read_toml(path, "the details"), Details)
+    except ValidationError as exc:
         raise UsageError(f"{shown(path)}: {exc}") from exc
 
 
@@ -223,7 +224,7 @@ def write_pairs(tasks: Iterable[ExportTask], root: Path, details: Details) -> li
             for line, text in rows:
                 key = line.evaluation_name, line.model_id, line.evaluation_id
                 run = runs.get(key)
-                if run is None:
+                if not run:
                     run = runs[key] = _Run(line, root, details)
                 run.add(line, _row(line, text))
                 if line.schema_version in _WRONG_LABELS:
@@ -260,7 +261,7 @@ def _row(line: Any, text: bytes) -> bytes:
     return _LINE_ENDS.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), text) + b"\n"
 
 
-def _check(documents: Iterable[dict[str, Any]]) -> list[str]:
+def _check(documents: Iterable[JsonObject]) -> list[str]:
     """Judge all aggregates; UsageError with everything that is missing or wrong.
 
     Return a notice for what the data store would warn of.
@@ -268,7 +269,7 @@ def _check(documents: Iterable[dict[str, Any]]) -> list[str]:
     problems = Counter[str]()
     warnings = Counter[str]()
     for document in documents:
-        _, findings = judge_aggregate(msgspec.json.encode(document))
+        _, findings = judge_aggregate(encode_json(document))
         of_document = {
             f"{_named(finding.path, document)}: {finding.message}"
             for finding in findings
@@ -291,7 +292,7 @@ def _check(documents: Iterable[dict[str, Any]]) -> list[str]:
     return [f"the data store may warn of {', '.join(codes)}"] if codes else []
 
 
-def _named(path: str, document: dict[str, Any]) -> str:
+def _named(path: str, document: JsonObject) -> str:
     """Write the name of a metric into the JSON path of an aggregate."""
 
     def name(matched: re.Match[str]) -> str:
@@ -302,16 +303,16 @@ def _named(path: str, document: dict[str, Any]) -> str:
     return _RESULT.sub(name, path.removeprefix("$."))
 
 
-def _matching(tables: Mapping[str, dict[str, Any]], name: str) -> Iterable[dict[str, Any]]:
+def _matching(tables: Mapping[str, JsonObject], name: str) -> Iterable[JsonObject]:
     return (fields for pattern, fields in tables.items() if matches_any(name, [pattern]))
 
 
-def _deep(*tables: dict[str, Any]) -> dict[str, Any]:
+def _deep(*tables: JsonObject) -> JsonObject:
     """Merge objects.
 
     Later ones come first, and objects in them are merged, too, unless their `source_type` differs.
     """
-    merged: dict[str, Any] = {}
+    merged: JsonObject = {}
     for table in tables:
         for name, value in table.items():
             old = merged.get(name)
@@ -321,12 +322,12 @@ def _deep(*tables: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _given(**fields: Any) -> dict[str, Any]:
+def _given(**fields: Any) -> JsonObject:
     return {name: value for name, value in fields.items() if value}
 
 
 def _number(text: str | None) -> float | None:
-    with suppress(msgspec.MsgspecError):
+    with suppress(MsgspecError):
         return msgspec.json.decode(text or "", type=int | float)
     return None
 

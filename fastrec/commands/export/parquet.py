@@ -27,7 +27,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType, ValidationError, defstruct
 
 from fastrec.commands.export.table import MEASURES, ExportTask, measure
 from fastrec.errors import naming
@@ -36,6 +36,7 @@ from fastrec.judge.findings import Errors, json_path
 from fastrec.judge.parse import LongInteger, spell
 from fastrec.limits import current_limits
 from fastrec.schemas.schema import Schema, Shape, build, rewrite_hint
+from fastrec.schemas.view import json_decoder
 
 _GROUP_ROWS = 100_000
 
@@ -55,20 +56,20 @@ class Decoder:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._strict = msgspec.json.Decoder(_raw_struct(schema.record, forbid=True)).decode
-        self._tolerant = msgspec.json.Decoder(_raw_struct(schema.record, forbid=False)).decode
+        self._strict = json_decoder(_raw_struct(schema.record, forbid=True))
+        self._tolerant = json_decoder(_raw_struct(schema.record, forbid=False))
         self._refused = False
 
     def decode(self, line: bytes) -> _DecodedRecord:
         if not self._refused:  # after a line with unknown keys the next one probably has some too
             try:
                 return self._strict(line), {}
-            except msgspec.ValidationError:
+            except ValidationError:
                 pass
         try:
             record = self._tolerant(line)
             value = msgspec.json.decode(line)
-        except msgspec.ValidationError:
+        except ValidationError:
             # If it is valid, it has an integer of more than 4,300 digits.
             judged = judge_slowly(line, self._schema)
             if isinstance(judged, Errors):
@@ -88,24 +89,24 @@ def _unknown(value: Any, shape: Shape, steps: Steps) -> Iterator[tuple[str, Any]
         return
     for key, child in value.items():
         field = shape.fields.get(key)
-        if field is None:
+        if not field:
             yield json_path((*steps, key), whole=True), child
-        elif field.shape is not None:
+        elif field.shape:
             yield from _unknown(child, field.shape, (*steps, key))
 
 
-def _raw_struct(struct: type[msgspec.Struct], *, forbid: bool) -> type[msgspec.Struct]:
+def _raw_struct(struct: type[Struct], *, forbid: bool) -> type[Struct]:
     """Copy a Struct of records, with `Raw` for free-form objects."""
 
     def replace(hint: Any) -> Any:
-        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        if isinstance(hint, type) and issubclass(hint, Struct):
             return _raw_struct(hint, forbid=forbid)
         if get_origin(hint) is dict:
-            return msgspec.Raw
+            return Raw
         # msgspec takes `Raw | None` for null alone. The normal form has no null in such a field.
         kinds = get_args(hint)
         nullable = type(None) in kinds and any(get_origin(kind) is dict for kind in kinds)
-        return msgspec.Raw | msgspec.UnsetType if nullable else hint
+        return Raw | UnsetType if nullable else hint
 
     hints = get_type_hints(struct, include_extras=True)
     fields = [
@@ -116,9 +117,7 @@ def _raw_struct(struct: type[msgspec.Struct], *, forbid: bool) -> type[msgspec.S
         )
         for field in msgspec.structs.fields(struct)
     ]
-    return msgspec.defstruct(
-        struct.__name__, fields, kw_only=True, gc=False, forbid_unknown_fields=forbid
-    )
+    return defstruct(struct.__name__, fields, kw_only=True, gc=False, forbid_unknown_fields=forbid)
 
 
 _TYPE_NAMES = {
@@ -201,7 +200,7 @@ class _Struct:
     def __init__(
         self,
         name: str,
-        struct: type[msgspec.Struct],
+        struct: type[Struct],
         names: Sequence[str] | None = None,
         *,
         is_list: bool = False,
@@ -264,7 +263,7 @@ def _column(name: str, hint: Any) -> _Scalar | _Struct:
     kinds = [kind for kind in choices if kind not in (UnsetType, type(None))]
     is_list = get_origin(kinds[0]) is list
     struct = get_args(kinds[0])[0] if is_list else kinds[0]
-    if isinstance(struct, type) and issubclass(struct, msgspec.Struct):
+    if isinstance(struct, type) and issubclass(struct, Struct):
         return _Struct(name, struct, is_list=is_list)
     return _Scalar(name, frozenset(get_origin(kind) or kind for kind in kinds))
 

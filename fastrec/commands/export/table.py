@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, UnsetType, field
 
 from fastrec.corpus.reader import lines_of, open_columns
 from fastrec.corpus.scan import PartFile, decoding
 from fastrec.corpus.secrets import ChosenTask
 from fastrec.csv_writer import CsvWriter
 from fastrec.errors import naming
-from fastrec.judge.parse import spell
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.view import view, view_decoder
@@ -106,11 +105,6 @@ OUTPUT = view(raw=str | list[str])
 TURN = view(role=str, content=(str | None, None), tool_calls=(list[Raw] | None, None))
 
 
-def id_text(sample_id: int | str) -> str:
-    """A `sample_id` as text."""
-    return sample_id if isinstance(sample_id, str) else spell(sample_id).decode()
-
-
 def has_metrics(schema: Schema) -> bool:
     """Whether records of this version name a metric: then an evaluation can have several."""
     return METRIC in schema.sort_fields
@@ -123,9 +117,9 @@ def table_columns(schema: Schema) -> tuple[str, ...]:
 def _line_decoder(schema: Schema) -> Callable[[bytes], Any]:
     """Make a decoder of lines; the names of `turns` and `metric` depend on the version."""
     turns: Any = list[TURN] | None  # type: ignore[valid-type]
-    fields = {"turns": (turns, msgspec.field(name=schema.turns_field, default=None))}
+    fields = {"turns": (turns, field(name=schema.turns_field, default=None))}
     if has_metrics(schema):  # in other versions it is an unknown key, with a value of any type
-        fields["metric"] = str | None, msgspec.field(name=METRIC, default=None)
+        fields["metric"] = str | None, field(name=METRIC, default=None)
     # The fields that are in the table, or measured for it; numbers as they are spelled.
     return view_decoder(
         evaluation_name=str,

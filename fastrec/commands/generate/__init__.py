@@ -21,8 +21,8 @@ from functools import partial
 from itertools import accumulate, cycle, islice
 from pathlib import Path
 
-import msgspec
 import zstandard
+from msgspec import Struct
 
 from fastrec.commands.generate.evaluation import TEXTS, QuestionBank
 from fastrec.commands.generate.invalid import INVALID_LINES, MISTAKES, WARNINGS
@@ -35,9 +35,10 @@ from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
 
 _POOL = 256
 _BLANKS = (b"", b" ", b"\t", b"   ")
+_Labelled = tuple[str, bytes]  # the kind of a line, and the line
 
 
-class Recipe(msgspec.Struct, frozen=True):
+class Recipe(Struct, frozen=True):
     """What to generate. Shares are between 0 and 1.
 
     `records` counts all lines; `duplicates`, `conflicts`, `rejects` and `blanks` are shares of
@@ -80,7 +81,7 @@ def lines(recipe: Recipe) -> Iterator[bytes]:
     return (line for _, line in labelled_lines(recipe))
 
 
-def labelled_lines(recipe: Recipe) -> Iterator[tuple[str, bytes]]:
+def labelled_lines(recipe: Recipe) -> Iterator[_Labelled]:
     """Yield each line with its kind.
 
     A kind is `record`, `duplicate`, `conflict`, `blank`, or the code of an invalid line.
@@ -123,7 +124,7 @@ class _Source:
         schema = self.schemas[number % len(self.schemas)]
         return compose(self.rng, question, author, schema)
 
-    def record(self) -> tuple[str, bytes]:
+    def record(self) -> _Labelled:
         answer = next(self.answers)
         line = answer.line()
         # Keep the first records, then let one in eight replace a random one, so that the pool has
@@ -152,19 +153,19 @@ class _Source:
 
     # Without an earlier record, these two make another one.
 
-    def duplicate(self) -> tuple[str, bytes]:
+    def duplicate(self) -> _Labelled:
         if not self.pool:
             return self.record()
         answer, line = self.rng.choice(self.pool)
         return "duplicate", answer.respelled(self.rng) if self.rng.chance(0.5) else line
 
-    def conflict(self) -> tuple[str, bytes]:
+    def conflict(self) -> _Labelled:
         if not self.pool:
             return self.record()
         answer, _ = self.rng.choice(self.pool)
         return "conflict", answer.conflict(self.rng).line()
 
-    def invalid(self) -> tuple[str, bytes]:
+    def invalid(self) -> _Labelled:
         if self.is_later:
             kind = self.rng.choice(self.types)
             answer = self.compose(kind)
@@ -176,7 +177,7 @@ class _Source:
             answer = self.compose(kind)
         return row.code.format(turns=answer.schema.turns_field), row.line(answer)
 
-    def blank(self) -> tuple[str, bytes]:
+    def blank(self) -> _Labelled:
         return "blank", self.rng.choice(_BLANKS)
 
 
@@ -293,9 +294,7 @@ def generate(
     return Generated(tuple(paths), records, text_bytes, file_bytes, dict(sorted(kinds.items())))
 
 
-def _frames(
-    shard: Iterator[tuple[str, bytes]], number: int, kinds: Counter[str]
-) -> Iterator[bytes]:
+def _frames(shard: Iterator[_Labelled], number: int, kinds: Counter[str]) -> Iterator[bytes]:
     """Yield the text of one shard in frames of whole lines.
 
     At least one, so that an empty shard is a valid file.

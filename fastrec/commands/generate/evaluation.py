@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import count, islice, product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
+from msgspec import Struct, convert
 
 from fastrec.commands.generate import tasks
-from fastrec.commands.generate.producers import Producer
+from fastrec.commands.generate.producers import Producer, Record
 from fastrec.commands.generate.tasks import STYLES, Reply, Task
 from fastrec.commands.generate.text import PhraseTable, PhraseTables, Rng, phrase_tables, table
 
@@ -25,7 +25,7 @@ _TRIES = 100
 _GUESSED = 0.2  # how often a model that does not know the answer chooses the right one
 
 
-class Evaluation(msgspec.Struct, frozen=True):
+class Evaluation(Struct, frozen=True):
     """A row of `data/evaluations.toml`, which describes the fields."""
 
     name: str
@@ -47,9 +47,9 @@ class Question(NamedTuple):
     sample_id: int | str
     task: Task
     difficulty: float
-    metadata: dict[str, Any]
+    metadata: Record
 
-    def with_trial(self, rng: Rng) -> dict[str, Any]:
+    def with_trial(self, rng: Rng) -> Record:
         """Its metadata, with those of a trial."""
         trial = {"seed": rng.bits(40), "temperature": round(rng.random(), 2)}
         return {**self.metadata, "trial": trial}
@@ -81,7 +81,7 @@ class QuestionBank:
 
     def __init__(self, rng: Rng, seed: int, text: str, records: int, mix: str) -> None:
         mixes = table("evaluations")["mixes"]
-        rows = msgspec.convert(table("evaluations")["evaluations"], list[Evaluation])
+        rows = convert(table("evaluations")["evaluations"], list[Evaluation])
         total = max(25, min(_MOST_QUESTIONS, records // _RECORDS_PER_QUESTION))
         self.weighted_types = list(Counter(mixes[mix]).elements())
         self._rng = rng

@@ -15,7 +15,7 @@ from copy import deepcopy
 from hashlib import sha256
 from typing import Any, Self
 
-import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from fastrec.commands.generate.evaluation import Question, answer_of
@@ -241,7 +241,7 @@ _METRIC = "evaluation_result_id"
 _SHOTS = "Answer like this.\n\nQuestion: 1 + 1?\nAnswer: 2\n\nQuestion: {}\nAnswer:"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(Struct, frozen=True):
     """A record as composed, with what is needed to write it."""
 
     record: Record

@@ -14,11 +14,10 @@ from operator import add, floordiv, mul, sub, truediv
 from typing import Any, NamedTuple
 
 from fastrec.commands.generate.producers import Record
-from fastrec.commands.generate.text import Rng, in_turn, rows_of, table
+from fastrec.commands.generate.text import Facts, Rng, in_turn, rows_of, table
 
 # How models write, by number: 0 briefly, 1 friendly, 2 step by step, 3 in Markdown and LaTeX.
 STYLES = 4
-Facts = dict[str, Any]
 
 
 class Reply(NamedTuple):

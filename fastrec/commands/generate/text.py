@@ -16,10 +16,11 @@ from struct import unpack
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
+Facts = dict[str, Any]  # a table of a file in `data/`, or what was drawn from it
 
 
 @cache
-def table(name: str) -> dict[str, Any]:
+def table(name: str) -> Facts:
     """The tables of a file in `data/`."""
     path = Path(__file__).parent / "data" / f"{name}.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -106,7 +107,7 @@ def phrase_tables(seed: int) -> PhraseTables:
     defaults, latin, log, *world = table("words").values()
     rng = Rng(seed + (1 << 64))  # independent of the generator that the lines of this seed use
 
-    def phrases(given: dict[str, Any]) -> PhraseTable:
+    def phrases(given: Facts) -> PhraseTable:
         script = {**defaults, **given, "words": given["words"].split()}
         # One slot for every value of two bytes: repeating the phrases saves a modulo for each.
         distinct = [_phrase(rng, script) for _ in range(65536 // script["repeats"])]
@@ -116,7 +117,7 @@ def phrase_tables(seed: int) -> PhraseTables:
     return PhraseTables(topics, list(map(phrases, world)), phrases(log))
 
 
-def _phrase(rng: Rng, script: dict[str, Any]) -> str:
+def _phrase(rng: Rng, script: Facts) -> str:
     phrase = [
         rng.skewed_choice(script["words"]) + rng.choice(script["endings"])
         for _ in range(rng.between(1, 2))

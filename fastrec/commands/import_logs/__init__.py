@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 import zstandard
+from msgspec import Struct
 from msgspec.structs import replace
 from xxhash import xxh3_128
 
@@ -92,7 +93,7 @@ _LEVEL = 1  # 1.4 to 2 times as fast as level 3, for 2 to 4 % more bytes
 _JOB_BYTES = 4 << 20
 
 
-class ConvertTask(msgspec.Struct, frozen=True):
+class ConvertTask(Struct, frozen=True):
     """Converts a slice of a log."""
 
     log: Log
@@ -141,7 +142,7 @@ class ConvertTask(msgspec.Struct, frozen=True):
                 yield bundle
 
 
-class ShardTask(msgspec.Struct, frozen=True):
+class ShardTask(Struct, frozen=True):
     """Compresses the lines of a log, and removes its work files."""
 
     path: str
@@ -175,7 +176,7 @@ class ShardTask(msgspec.Struct, frozen=True):
             shard.write(stream.flush())
 
 
-class _Job(msgspec.Struct):
+class _Job(Struct):
     """A log to import, and what was done of it."""
 
     log: Log
@@ -303,7 +304,7 @@ class _Importer:
             if not job.plan.slices:
                 self._end(number)
         for _, converted in engine.run(call, self._tasks()):
-            if converted is None:
+            if not converted:
                 continue
             job = self._jobs[converted.number]
             job.slices.append(converted)
@@ -337,7 +338,7 @@ class _Importer:
             rows = row_sum // ONE_ROW
             if same != name and rows >= _FEWEST_COPIED:
                 account = self._jobs[number].account
-                assert account is not None
+                assert account
                 account.notes.append(f"all {rows:,} rows of {run} are equal to those of {same}")
 
     def _tasks(self) -> Iterator[ConvertTask | ShardTask]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-import msgspec
+from msgspec import Struct
 
 from fastrec.engine.base import Engine
 from fastrec.errors import ShardError, UsageError, arguments, counted, listed, shown
@@ -26,7 +26,7 @@ from fastrec.storage import join, parent_of, storage_of
 RECORDS = "record shards"
 
 
-class Found(msgspec.Struct):
+class Found(Struct):
     logs: list[Log] = []
     bad: list[BadLog] = []
     skipped: dict[str, list[str]] = {}  # other files, by kind

@@ -12,20 +12,21 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from fastrec.corpus.lock import locked
 from fastrec.errors import UsageError, shown
 from fastrec.harnesses.log import BadLog
 from fastrec.harnesses.registry import KNOWN
 from fastrec.harnesses.values import OptionalNumber, Texts
-from fastrec.json_documents import indented_json
+from fastrec.json_documents import CountsByName, indented_json
 from fastrec.notebook import Tabular
 from fastrec.schemas.view import REFUSALS
 from fastrec.storage import base_name, is_url, join, storage_of
@@ -33,7 +34,7 @@ from fastrec.storage import base_name, is_url, join, storage_of
 _IMPORT_FILE = "import.json"
 
 
-class MetricAccount(msgspec.Struct):
+class MetricAccount(Struct):
     """The records of one metric."""
 
     #: Its records.
@@ -46,7 +47,7 @@ class MetricAccount(msgspec.Struct):
     graded: bool
 
 
-class Comparison(msgspec.Struct):
+class Comparison(Struct):
     """A figure that a log states, and the same figure computed from its records."""
 
     #: What the log calls it.
@@ -61,7 +62,7 @@ class Comparison(msgspec.Struct):
     agrees: bool
 
 
-class ImportedLog(msgspec.Struct, kw_only=True):
+class ImportedLog(Struct, kw_only=True):
     """One log and its shard."""
 
     #: Its path.
@@ -85,13 +86,13 @@ class ImportedLog(msgspec.Struct, kw_only=True):
     #: By `evaluation_result_id`.
     metrics: dict[str, MetricAccount]
     #: Samples without a record, by reason.
-    left_out: dict[str, int]
+    left_out: CountsByName
     #: Scores by metric that no `--metric` matches.
-    metrics_left_out: dict[str, int]
+    metrics_left_out: CountsByName
     #: Names of metadata that samples and scores have, chosen or not.
     metadata: list[str] = []
     #: Fields that records lack, also in part: values by reason.
-    fields_left_out: dict[str, dict[str, int]] = {}
+    fields_left_out: dict[str, CountsByName] = {}
     #: Means and numbers of samples that the log states.
     comparisons: list[Comparison]
     #: Figures that cannot be recomputed, with the reason.
@@ -138,7 +139,7 @@ def open_output(directory: str) -> Iterator[ImportOutput]:
     """
     _check(directory)
     if is_url(directory):
-        with tempfile.TemporaryDirectory(prefix="fastrec-") as work:
+        with TemporaryDirectory(prefix="fastrec-") as work:
             yield ImportOutput(directory, work)
         return
     path = Path(directory)
@@ -148,7 +149,7 @@ def open_output(directory: str) -> Iterator[ImportOutput]:
         for left in path.glob(f"{_WORK}*"):  # of an import that was killed
             shutil.rmtree(left, ignore_errors=True)
         try:
-            with tempfile.TemporaryDirectory(
+            with TemporaryDirectory(
                 prefix=_WORK, dir=directory, ignore_cleanup_errors=True
             ) as work:
                 yield ImportOutput(directory, work)

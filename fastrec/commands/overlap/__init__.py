@@ -7,7 +7,7 @@ hashes         how producers computed `sample_hash`, from the summary
 """
 
 from collections import Counter
-from typing import Any, Unpack
+from typing import Unpack
 
 from fastrec.answers.choosing import choose_scopes, open_index
 from fastrec.answers.similar_names import SimilarModels, compare_similar
@@ -15,7 +15,7 @@ from fastrec.commands.overlap.evaluations import SharedQuestions, find_shared
 from fastrec.commands.overlap.joins import EvaluationJoins, find_joins
 from fastrec.errors import UsageError, check_choice
 from fastrec.filters import FilterArguments, make_filters
-from fastrec.notebook import Tabular, flat
+from fastrec.notebook import Rows, Tabular, flat
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.summary.document import ModelRecipes
@@ -36,7 +36,7 @@ class Overlap(Tabular):
     #: By chosen evaluation and model.
     hashes: list[ModelRecipes] | None = None
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> Rows:
         """A row for each pair of models or evaluations, or for each model and recipe."""
         rows = [row for joins in self.models or () for row in joins.rows()]
         rows += [flat(pair) for pair in [*(self.evaluations or ()), *(self.names or ())]]

@@ -8,33 +8,33 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
-from msgspec import Raw
+from msgspec import Raw, Struct
 from xxhash import xxh3_128_digest
 
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query
 from fastrec.judge.parse import decoded
 from fastrec.schemas.view import view, view_decoder
+from fastrec.summary.document import SampleId
 
 _EXAMPLES = 3
 
 
-class SharedExample(msgspec.Struct):
+class SharedExample(Struct):
     """A question that two evaluations have, as each of them names it."""
 
     #: In the first evaluation.
-    sample_id: int | str
+    sample_id: SampleId
     #: Its hash there.
     sample_hash: str
     #: In the second.
-    other_sample_id: int | str
+    other_sample_id: SampleId
     #: Its hash there.
     other_sample_hash: str
 
 
-class SharedQuestions(msgspec.Struct):
+class SharedQuestions(Struct):
     """Questions that two evaluations have in common."""
 
     #: The one whose name comes first.
@@ -55,7 +55,7 @@ _decode = view_decoder(evaluation_name=str, sample_id=Raw, sample_hash=str, inpu
 class _Question(NamedTuple):
     evaluation: str
     sample_hash: str
-    sample_id: int | str
+    sample_id: SampleId
     text: bytes  # the digest of the input
 
 

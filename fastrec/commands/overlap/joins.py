@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
+from msgspec import Struct
 from xxhash import xxh3_64_intdigest
 
 from fastrec.answers.codes import Array, by_key, distinct_of, joint_codes, look_up, order_of
@@ -27,7 +27,8 @@ from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query, Scope
 from fastrec.corpus.columns import new_codes
 from fastrec.judge.parse import parse, spell
-from fastrec.schemas.view import view, view_decoder
+from fastrec.schemas.hashes import References
+from fastrec.schemas.view import encode_json, view, view_decoder
 
 # What keeps two questions of the same `sample_id` apart, the closest first, with its heading in a
 # table.
@@ -44,7 +45,7 @@ REASONS = {
 }
 
 
-class QuestionGroup(msgspec.Struct):
+class QuestionGroup(Struct):
     """Models that were asked exactly the same, under the same ids and with the same metrics."""
 
     #: Their ids, sorted.
@@ -55,7 +56,7 @@ class QuestionGroup(msgspec.Struct):
     ids: int
 
 
-class PairJoins(msgspec.Struct):
+class PairJoins(Struct):
     """What two models of different groups have in common.
 
     The numbers are the same for all models of the groups.
@@ -80,7 +81,7 @@ class PairJoins(msgspec.Struct):
     examples: dict[str, list[int | str]] = {}
 
 
-class EvaluationJoins(msgspec.Struct):
+class EvaluationJoins(Struct):
     """Which questions of an evaluation its models have in common."""
 
     evaluation_name: str
@@ -152,7 +153,7 @@ _PAIRS_WITH_EXAMPLES = 50
 # the last one, `prompt_and_reference`, they have none. The digests are those of `digests_of`.
 _AGREEMENTS = ([0, 1], [2, 3], [2], [3])
 
-_decode = view_decoder(input=view(raw=str, reference=str | list[str]))
+_decode = view_decoder(input=view(raw=str, reference=References))
 
 
 _Scopes = Sequence[tuple[Scope, Query]]
@@ -210,12 +211,12 @@ def _digests_of_line(line: bytes) -> tuple[int, ...]:
     return digests_of(asked.raw, asked.reference)
 
 
-def digests_of(prompt: str, references: str | list[str]) -> tuple[int, ...]:
+def digests_of(prompt: str, references: References) -> tuple[int, ...]:
     """Digests of the prompt, the references, and both without white space."""
     texts = [references] if isinstance(references, str) else references
     bare = ["".join(text.split()) for text in texts]
     digested = (prompt, texts, "".join(prompt.split()), bare)
-    return tuple(xxh3_64_intdigest(msgspec.json.encode(text)) for text in digested)
+    return tuple(xxh3_64_intdigest(encode_json(text)) for text in digested)
 
 
 def count_joins(

@@ -67,7 +67,7 @@ def _codes(counts: Mapping[str, int]) -> list[tuple[str, str, int]]:
 def _examples(corpus: str, manifest: Manifest) -> dict[str, dict[tuple[str, str], Row]]:
     """Read the first rejected lines of each code with different messages, as rows of a table."""
     by_code: dict[str, dict[tuple[str, str], Row]] = {}
-    if manifest.rejects is None:
+    if not manifest.rejects:
         return by_code
     path = join(corpus, base_name(manifest.rejects.file))
     for number, line in numbered_lines(path):

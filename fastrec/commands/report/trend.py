@@ -1,7 +1,7 @@
 """Results over several corpora: a line for each of a few models of each evaluation."""
 
-import math
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 from fastrec.filters import AnyPath, Filters
@@ -44,7 +44,7 @@ def _drawn_models(evaluation: EvaluationTrend) -> list[ModelTrend]:
 
     def least_likely(model: ModelTrend) -> float:
         changes = (change.p_adjusted or 0.0 for change in model.changes if change.significant)
-        return min(changes, default=math.inf)
+        return min(changes, default=inf)
 
     known = (model for model in evaluation.models if _last(model) is not None)
     chosen = sorted(sorted(known, key=best_first), key=least_likely)[:_LINES]

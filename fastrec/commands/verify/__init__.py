@@ -12,16 +12,16 @@ Report every problem.
 """
 
 import os
-import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from itertools import pairwise
+from tempfile import TemporaryDirectory
+from time import perf_counter
 from typing import Any
 
-import msgspec
+from msgspec import ValidationError, to_builtins
 from msgspec.structs import replace
 
 from fastrec.commands.verify.part import (
@@ -201,7 +201,7 @@ def _check_statistics(
 
 def _plain(summary: Summary, options: Options) -> Any:
     """Convert a summary to plain values, with evaluations and models by name."""
-    plain = msgspec.to_builtins(summary)
+    plain = to_builtins(summary)
     evaluations = {}
     for evaluation in plain["evaluations"]:
         evaluation["by_model"] = {model["model_id"]: model for model in evaluation["by_model"]}
@@ -241,7 +241,7 @@ def _check_rejects(
         for entry in inputs:
             rejected[entry.path] += entry.rejected
         counts = [("of", f"{MANIFEST} says", rejected, sources)]
-        if summary is not None:
+        if summary:
             repairable = Counter(summary.repairable.by_code | {_ANY: summary.repairable.lines})
             counts += [
                 ("of code", _SUMMARY_SAYS, Counter(summary.rejected_by_code), codes),
@@ -291,7 +291,7 @@ def verify(corpus: AnyPath, *, jobs: int = CORES, progress: Progress | None = No
         UsageError: The directory is not a corpus, or another argument is invalid.
         OSError: The manifest or the directory cannot be read.
     """
-    started = time.perf_counter()
+    started = perf_counter()
     check_jobs(jobs)
     directory = os.fspath(corpus)
     verification = Verification(corpus=utf8(directory))
@@ -305,7 +305,7 @@ def verify(corpus: AnyPath, *, jobs: int = CORES, progress: Progress | None = No
             _check(directory, manifest, options, verification, jobs=jobs, progress=progress)
         else:
             verification.problems.append(Problem(MANIFEST, None, "manifest.options", options))
-    verification.seconds = time.perf_counter() - started
+    verification.seconds = perf_counter() - started
     return verification
 
 
@@ -319,7 +319,7 @@ def _options_of(manifest: Manifest) -> Options | str:
     schema = CORPUS_LABELS[manifest.schema].name
     try:
         options = options_from(manifest.options, sort_by=manifest.sort_fields, schema=schema)
-    except (msgspec.ValidationError, UsageError) as exc:
+    except (ValidationError, UsageError) as exc:
         return str(exc)
     if options.sort_fields != manifest.sort_fields:
         return f"sort_fields: expected all sort fields, found {', '.join(manifest.sort_fields)}"
@@ -341,7 +341,7 @@ def _check(
     regular = {name: join(corpus, name) for name in is_file if is_file[name] and is_plain(name)}
     problems += _check_files(manifest, is_file)
     problems += _check_manifest(manifest)
-    with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
+    with TemporaryDirectory(prefix="fastrec-") as scratch:
         tasks = [
             CheckTask(
                 PartFile(regular[entry.file], entry),
@@ -368,7 +368,7 @@ def _check(
         of_summary = Problems(SUMMARY)
         summary = _check_summary(corpus, manifest, options, statistics, of_summary)
     problems += of_summary
-    if manifest.rejects is not None and manifest.rejects.file in regular:
+    if manifest.rejects and manifest.rejects.file in regular:
         problems += _check_rejects(corpus, manifest.rejects, summary, manifest.inputs)
 
 

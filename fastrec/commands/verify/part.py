@@ -17,7 +17,7 @@ from itertools import pairwise, repeat
 from operator import lt
 from typing import Any
 
-import msgspec
+from msgspec import Struct, to_builtins
 from xxhash import xxh3_128
 
 from fastrec.corpus.columns import ColumnsBuilder, PartColumns
@@ -42,7 +42,7 @@ from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage import fingerprint, sha256_of_file
 from fastrec.summary.part_statistics import PartCounts, write_statistics
 from fastrec.summary.rows import outcome_of, row_maker
-from fastrec.summary.same_run import contradictions_of
+from fastrec.summary.same_run import ContradictionsByFields, contradictions_of
 from fastrec.summary.tally import Tally
 
 MOST_PROBLEMS = 20  # problems that are listed per file; further ones are only counted
@@ -52,7 +52,7 @@ _SAYS = f"{MANIFEST} says"
 _HAS = "the file has"
 
 
-class Problem(msgspec.Struct, frozen=True):
+class Problem(Struct, frozen=True):
     """A problem: its file and line, its kind, and what is wrong."""
 
     #: Name in the corpus.
@@ -73,7 +73,7 @@ def _spelled(value: Any) -> str:
     return "nothing" if value is _ABSENT else describe(value)
 
 
-class Problems(msgspec.Struct):
+class Problems(Struct):
     """The problems of one file, in bounded memory."""
 
     file: str
@@ -129,7 +129,7 @@ def differences(
         yield json_path(steps), said, actual
 
 
-class _CheckedSources(msgspec.Struct):
+class _CheckedSources(Struct):
     problems: Problems
     # By shard, the number of records and its lowest and highest line, each with the number of the
     # record.
@@ -197,7 +197,7 @@ class CheckTask(PartTask, frozen=True):
     sources: str | None  # path of the sources of the part; None if there are none
 
 
-class CheckedPart(msgspec.Struct):
+class CheckedPart(Struct):
     problems: Problems  # those of the file as a whole
     in_lines: Problems
     text_bytes: int
@@ -252,8 +252,8 @@ def check_part(task: CheckTask) -> CheckedPart:
         problems.compare("part.text_xxh3_128", "xxh3 of text", entry.text_xxh3_128, text_hash)
         ends = (("first", lines.first), ("last", lines.last)) if records else ()
         for name, key in ends:
-            listed = msgspec.to_builtins(getattr(entry, name))
-            read = msgspec.to_builtins(key_entry(key, options.sort_fields))
+            listed = to_builtins(getattr(entry, name))
+            read = to_builtins(key_entry(key, options.sort_fields))
             for path, *values in differences(listed, read):
                 problems.compare(f"part.{name}", f"{name} key, {path}", *values)
     columns = None
@@ -324,7 +324,7 @@ class _LineChecker:
         self.columns = ColumnsBuilder(options.target.label)
         self._repeated = b""  # the last key of several records
         self._texts: list[bytes] = []  # these records
-        self._contradictions: dict[tuple[bytes, ...], list[int | None]] = {}
+        self._contradictions: ContradictionsByFields = {}
 
     def check(self, chunk: JudgedChunk) -> None:
         batch = chunk.batch
@@ -379,7 +379,7 @@ class _LineChecker:
         if numbers := contradictions_of(self._texts):
             self._contradictions[tuple(self._split(self._repeated))] = numbers
 
-    def contradictions(self) -> dict[tuple[bytes, ...], list[int | None]]:
+    def contradictions(self) -> ContradictionsByFields:
         """The contradictions of the part, by key fields, after all chunks were checked."""
         self._compare_repeats()
         return self._contradictions

@@ -19,14 +19,14 @@ NUL. So names are spelled with printable characters only; others become escapes,
 second answer of a model is `MODEL\2`: a backslash in the name itself is always doubled.
 """
 
-import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, get_args
 from urllib.parse import quote, urlencode
 
-import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from fastrec.answers.board import BoardEvaluation
@@ -40,7 +40,7 @@ _ESCAPE = re.compile(r"\\(?:[\\tnr]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 _ANSWER = re.compile(r"(?s)((?:[^\\]|\\.)*?)\\([2-9]|[1-9][0-9]{1,8})")
 
 
-class AnswerName(msgspec.Struct, frozen=True):
+class AnswerName(Struct, frozen=True):
     """Which answer to a question: the model, and the number of its answer from 1."""
 
     model: str
@@ -115,9 +115,10 @@ _CHOICES = {
 _ALL = Query(evaluation_name="", sort="hardest")
 _SWITCHES = ("differences", "whole")
 _MOST_DIGITS = 12
+Pairs = list[tuple[str, str]]  # parameters of an address
 
 
-class PageState(msgspec.Struct, frozen=True):
+class PageState(Struct, frozen=True):
     """The state of a page: the questions it is about, and what it shows of them."""
 
     query: Query
@@ -166,7 +167,7 @@ def _number(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
+    return value if isfinite(value) else None
 
 
 def number_text(value: float) -> str:
@@ -186,7 +187,7 @@ def all_questions(scope: AnyScope, models: tuple[str, ...] = ()) -> Query:
     return replace(_ALL, evaluation_name=scope.evaluation_name, metric=scope.metric, models=models)
 
 
-def query_pairs(query: Query) -> list[tuple[str, str]]:
+def query_pairs(query: Query) -> Pairs:
     pairs = []
     for key, field in _PARAMETERS.items():
         value = getattr(query, field)
@@ -202,7 +203,7 @@ def _parameter(key: str, value: Any) -> str:
     return str(value) if key in _TYPED else name_text(value)
 
 
-def state_pairs(state: PageState) -> list[tuple[str, str]]:
+def state_pairs(state: PageState) -> Pairs:
     """Spell the state of a page as parameters; `state_of` is the inverse.
 
     What is as by default is left out.

@@ -9,10 +9,10 @@ import errno
 import os
 import re
 import sys
-import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from itertools import count
+from threading import Lock
 from typing import Annotated
 from urllib.parse import parse_qsl
 
@@ -95,7 +95,7 @@ def record_text(shown: NumberedAnswer) -> str:
 class LabelFile:
     def __init__(self, path: str) -> None:
         self._path = path
-        self._lock = threading.Lock()
+        self._lock = Lock()
         try:
             self._append(b"")  # a new file is made now, and one that cannot be written is refused
         except OSError as exc:

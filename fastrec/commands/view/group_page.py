@@ -12,6 +12,7 @@ from fastrec.commands.view.addresses import Site
 from fastrec.filters import Filters
 from fastrec.pages.html import Cell, Html
 from fastrec.pages.svg import heat_class
+from fastrec.parameters import Names
 from fastrec.where import GroupBy, no_groups, spell_path, ungrouped_name
 from fastrec.wording import NONE, value_text
 
@@ -19,9 +20,7 @@ _COLUMNS = 60  # groups in the table
 _COMPUTED = ("response.characters:4", "token_usage.total_tokens:4", "turns", "tool_calls")
 
 
-def group_page(
-    site: Site, index: QuestionTable, by: str, where: tuple[str, ...], **shown: Any
-) -> Html:
+def group_page(site: Site, index: QuestionTable, by: str, where: Names, **shown: Any) -> Html:
     """Offer fields to group by, above what is shown of the matching records."""
     title = f"Groups by {by}" if by else " and ".join(where) or "Pictures"
     fields = dict.fromkeys(spell_path(("metadata", key)) for key, _ in index.fields)
@@ -36,9 +35,7 @@ def group_page(
     )
 
 
-def group_results(
-    site: Site, index: QuestionTable, group: GroupBy, where: tuple[str, ...]
-) -> dict[str, Any]:
+def group_results(site: Site, index: QuestionTable, group: GroupBy, where: Names) -> dict[str, Any]:
     """The results of models on groups of each evaluation, as a heat map.
 
     Cells link to the questions of a group, and the names above the table to the groups.

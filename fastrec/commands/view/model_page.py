@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from heapq import nlargest
 from statistics import fmean
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from fastrec.answers.board import BoardModel, Leaderboard
 from fastrec.answers.codes import Array
-from fastrec.answers.costs import Price, find_costs
+from fastrec.answers.costs import Prices, find_costs
 from fastrec.answers.pictures import (
     CellsTable,
     are_shares,
@@ -50,7 +50,7 @@ def model_page(
     *,
     model: str,
     confidence: str,
-    prices: Mapping[str, Price],
+    prices: Prices,
 ) -> Html:
     """Show a model; with a field of its confidence, also its calibration."""
     primary = {(evaluation.evaluation_name, evaluation.metric) for evaluation in board.evaluations}

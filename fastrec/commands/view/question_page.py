@@ -7,10 +7,10 @@ differences, word by word.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
-import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from fastrec.answers.question_table import QuestionTable
@@ -38,7 +38,7 @@ from fastrec.wording import even_scores
 _MOST_EXTRACTED = 5
 
 
-class NumberedAnswer(msgspec.Struct, frozen=True):
+class NumberedAnswer(Struct, frozen=True):
     """An answer, its name in addresses, its conversation, and what tells it from the others."""
 
     name: AnswerName
@@ -78,7 +78,7 @@ def numbered(
     `ends` are those of the scale of a graded metric.
     """
     answers = list(answers)
-    by_model = defaultdict[str, list[tuple[Answer, str, Any, Transcript]]](list)
+    by_model = defaultdict(list)
     for answer, score in zip(answers, even_scores(answer.score for answer in answers), strict=True):
         record = decoded(answer.line)
         by_model[answer.model_id].append((answer, score, record, transcript_of(record)))

@@ -17,7 +17,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cached_property, lru_cache, partial
@@ -47,7 +47,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fastrec.answers.board import Leaderboard
 from fastrec.answers.choosing import open_index, primary_queries
-from fastrec.answers.costs import Price
+from fastrec.answers.costs import Prices
 from fastrec.answers.leaderboard import make_leaderboard
 from fastrec.answers.pictures import evaluations_html
 from fastrec.answers.question_html import question_file
@@ -56,7 +56,7 @@ from fastrec.answers.ranks import add_ranks
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.shown import read_question
 from fastrec.answers.table import Page, Query, Scope
-from fastrec.commands.view.addresses import PageState, Site, state_of
+from fastrec.commands.view.addresses import PageState, Pairs, Site, state_of
 from fastrec.commands.view.answer_page import LabelFile, answer_page, new_label, record_text
 from fastrec.commands.view.group_page import group_page, group_results
 from fastrec.commands.view.model_page import model_page
@@ -178,7 +178,7 @@ class _Pages:
         self,
         index: QuestionTable,
         primary: Sequence[str],
-        prices: Mapping[str, Price],
+        prices: Prices,
         labels: LabelFile | None,
         root: str,
     ) -> None:
@@ -279,7 +279,7 @@ class _Pages:
         ]
         models = [chosen.model for chosen in state.show]
         question = read_question(index, queries, row.name, make_filters(), models)
-        if question is None:
+        if not question:
             raise _MissingError("None of these models has an answer to this question.")
         name = f"question-{row.sample_hash[:12]}.html".encode("ascii", "replace").decode()
         headers = {"content-disposition": f'attachment; filename="{quote(name)}"'}
@@ -366,7 +366,7 @@ class _Pages:
         """The state of a page, and the scope that it names."""
         state = state_of(_parameters(request))
         scope = self._index.scope(state.query)
-        if scope is None:
+        if not scope:
             raise _MissingError("This corpus has no such evaluation and metric.")
         return state, scope
 
@@ -375,7 +375,7 @@ class _Pages:
         state, scope = self._state(request)
         index = self._index_of(state.query)
         row = index.row(state.query, request.path_params["name"])
-        if row is None:
+        if not row:
             raise _MissingError("This evaluation has no such question.")
         return Asked(self._site, index, scope, state, row)
 
@@ -432,7 +432,7 @@ class _Pages:
         return 500, "Unexpected error", f"{type(exc).__name__}: {exc}", hint
 
 
-def _parameters(request: Request) -> list[tuple[str, str]]:
+def _parameters(request: Request) -> Pairs:
     return request.query_params.multi_items()
 
 
@@ -504,7 +504,7 @@ class View:
         index: QuestionTable,
         port: int,
         primary: Sequence[str],
-        prices: Mapping[str, Price],
+        prices: Prices,
         labels: str | None,
     ) -> None:
         file = None if labels is None else LabelFile(labels)

@@ -14,6 +14,7 @@ from fastrec.commands.view.addresses import (
     MOST,
     PAGE_SIZE,
     PageState,
+    Pairs,
     Site,
     all_questions,
     number_text,
@@ -119,9 +120,7 @@ def table_page(
     )
 
 
-def metric_links(
-    index: QuestionTable, query: Query, address: Callable[[str | None], str]
-) -> list[tuple[str, str]]:
+def metric_links(index: QuestionTable, query: Query, address: Callable[[str | None], str]) -> Pairs:
     """The metrics of an evaluation, and the addresses of the same page in the others."""
     return [
         (metric_name(scope.metric), "" if scope.metric == query.metric else address(scope.metric))

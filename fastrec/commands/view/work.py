@@ -43,7 +43,7 @@ class Background:
             WorkingError: It is still working.
         """
         task = self._tasks.get(key)
-        if task is None:
+        if not task:
             reading = _Reading()
             task = self._tasks[key] = reading, self._threads.submit(make, progress=reading)
         reading, future = task

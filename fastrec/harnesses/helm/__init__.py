@@ -35,6 +35,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from fastrec.errors import LogError, counted
 from fastrec.harnesses.files import open_plain, read_document
@@ -202,7 +203,7 @@ _SLICE_BYTES = 8 << 20  # of both files
 _NO_SLICE = -1  # of scores without a request
 
 
-class SliceRanges(msgspec.Struct):
+class SliceRanges(Struct):
     """The byte ranges of each slice in a file; items that follow one another share one."""
 
     ranges: defaultdict[int, Ranges] = empty_by_key(list)
@@ -223,7 +224,7 @@ _decode_spec = decoder(RunSpec)
 _decode_stats = decoder(list[AggregateStat])
 
 
-class Scan(msgspec.Struct):
+class Scan(Struct):
     requests: SliceRanges = msgspec.field(default_factory=SliceRanges)
     entries: SliceRanges = msgspec.field(default_factory=SliceRanges)
     count: int = 0  # of requests
@@ -326,7 +327,7 @@ _KINDS = {
 }
 
 
-class MetricUse(msgspec.Struct):
+class MetricUse(Struct):
     empty: int = 0
     # how many entries have values, by trial
     by_trial: Counter[int] = NO_COUNTS

@@ -13,8 +13,7 @@ from functools import lru_cache, partial
 from math import inf
 from typing import Any, NamedTuple
 
-import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import open_plain
@@ -62,7 +61,7 @@ METHOD = "adapter_method"  # the key of the metadata that names the method of ad
 LANGUAGE_MODELING = "language_modeling"
 
 # The description of a perturbation. All of it is its identity: one name may have several.
-Perturbation = dict[str, Any]
+Perturbation = JsonObject
 
 
 class Media(LogObject):
@@ -139,7 +138,7 @@ class RequestState(LogObject):
     annotations: Any = None
 
 
-class MetricName(msgspec.Struct, frozen=True, gc=False):
+class MetricName(Struct, frozen=True, gc=False):
     """A metric, and the instances that it is about.
 
     HELM gives the scores of an instance its own perturbation.
@@ -172,7 +171,7 @@ class Entry(LogObject):
 Ranges = list[tuple[int, int]]  # of the bytes of whole items: start and end
 
 
-class LogSlice(msgspec.Struct, frozen=True):
+class LogSlice(Struct, frozen=True):
     requests: Ranges
     entries: Ranges
     # what to call each perturbation of the run, by its canonical description
@@ -473,7 +472,7 @@ def _error(requests: list[RequestState]) -> str:
     problems = []
     for state in requests:
         result = state.result
-        if result is None:
+        if not result:
             problems.append("the request was not executed")
         elif not result.success:
             reason = f": {spell(result.error)}" if result.error else ""

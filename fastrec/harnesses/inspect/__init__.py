@@ -12,10 +12,10 @@ score in each epoch, that is the mean of all scores. Other reducers are applied 
 each sample (`REDUCERS`).
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
+from math import isfinite
 from operator import itemgetter
 from typing import Any
 
@@ -200,7 +200,7 @@ def figures_of(header: Header, seen: Seen) -> Figures:
 def _why_not(figure: Fields, entry: Fields, header: Header, epochs: int) -> str:
     """Say why a figure cannot be compared with the mean of all scores; empty if it can."""
     value = figure["value"]
-    if not isinstance(value, int | float) or not math.isfinite(value):
+    if not isinstance(value, int | float) or not isfinite(value):
         return "the log has no number for it"
     name = figure.text("name").removeprefix("inspect_ai/")
     if name not in ("accuracy", "mean") or figure["group"]:

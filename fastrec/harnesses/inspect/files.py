@@ -11,7 +11,6 @@ all messages that begins with message N, and `message_refs` says which of them t
 
 from __future__ import annotations
 
-import io
 import re
 import struct
 import zlib
@@ -19,11 +18,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
+from io import BufferedReader
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-import msgspec
 import zstandard
+from msgspec import Raw, Struct
 
 from fastrec.errors import LogError, is_out_of_memory
 from fastrec.harnesses.files import open_plain
@@ -31,7 +31,6 @@ from fastrec.harnesses.inspect.messages import Attachments, LoggedMessage
 from fastrec.harnesses.inspect.sample import LoggedSample, Parts, Scoring, sample_of
 from fastrec.harnesses.log import Log, RunInfo, Sample
 from fastrec.harnesses.values import (
-    REFUSALS,
     Buffer,
     LogObject,
     Names,
@@ -41,6 +40,7 @@ from fastrec.harnesses.values import (
     decoder,
     explaining,
 )
+from fastrec.schemas.view import REFUSALS, json_decoder
 from fastrec.storage.base import Reader, ReaderFile, read_at
 
 MAX_MEMBER_BYTES = 1 << 30  # a larger member is refused: it has to be in memory as a whole
@@ -63,7 +63,7 @@ class Archive:
         self._path = path
         self.members: dict[str, ZipInfo] = {}  # in the order of the directory
         try:
-            self._zip = ZipFile(io.BufferedReader(ReaderFile(reader), _READ_AHEAD))
+            self._zip = ZipFile(BufferedReader(ReaderFile(reader), _READ_AHEAD))
         except (BadZipFile, NotImplementedError, ValueError, struct.error) as exc:
             if isinstance(exc.__context__, OSError) and exc.__context__.errno is not None:
                 raise exc.__context__ from None  # reading failed
@@ -184,7 +184,7 @@ _decode_messages = decoder(list[LoggedMessage])
 _decode_texts = decoder(list[str])
 _decode_attachments = decoder(SampleAttachments)
 _decode_events = decoder(SampleEvents)
-_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_fields = json_decoder(dict[str, Raw])
 _DECODED = {*LoggedSample.__struct_fields__, "attachments"} - {"events", "store"}
 
 # What a sample may need while it is converted, besides what the process has anyway.
@@ -197,7 +197,7 @@ _WIDE = 5  # more bytes of text, as measured, where a character takes four
 _VALUE_BYTES = 160
 
 
-class SampleMembers(msgspec.Struct, frozen=True):
+class SampleMembers(Struct, frozen=True):
     """The names of the members of a sample; only a chunked sample has more than the first."""
 
     sample: str
@@ -216,7 +216,7 @@ def sample_members(members: Mapping[str, ZipInfo]) -> tuple[list[SampleMembers],
     )
     for name in members:
         chunk = _CHUNK.fullmatch(name)
-        if chunk is not None:
+        if chunk:
             sample, kind, number = chunk.groups()
             kinds[sample][kind][int(number or 0)] = name
         elif name.startswith("samples/") and name.endswith(".json"):
@@ -236,7 +236,7 @@ def sample_members(members: Mapping[str, ZipInfo]) -> tuple[list[SampleMembers],
     return samples, len(kinds) - len(samples)
 
 
-class LogSlice(msgspec.Struct, frozen=True):
+class LogSlice(Struct, frozen=True):
     """Samples of an archive, or start and size of adjacent samples of a document."""
 
     scoring: Scoring = Scoring()
@@ -289,7 +289,7 @@ def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> 
     for name in members.metadata:
         sample.metadata = decode_object(archive.read(name))
     if members.has_events:
-        sample.events = msgspec.Raw(b"[0]")  # they are not read
+        sample.events = Raw(b"[0]")  # they are not read
     for start, end in sample.message_refs or ():
         if not 0 <= start <= end <= len(pool):
             raise ValueError(f"it refers to messages {start} to {end}, and there are {len(pool)}")

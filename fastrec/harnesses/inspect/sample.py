@@ -8,12 +8,11 @@
 What the model said is `output.raw` or a message, never what a scorer made of it.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator
+from math import inf, isfinite, isnan
 from typing import Any, NamedTuple
 
-import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw, Struct
 
 from fastrec.harnesses.inspect.messages import (
     Attachments,
@@ -42,7 +41,7 @@ from fastrec.harnesses.values import (
 )
 from fastrec.schemas.newest import Input, Output, Performance, TokenUsage
 
-_NOTHING = msgspec.Raw(b"")
+_NOTHING = Raw(b"")
 SKIPPED = (
     "events",
     "transcript",
@@ -94,9 +93,9 @@ class LoggedSample(LogObject):
     invalidation: Any = None
     limit: Any = None
     metadata: JsonObject | None = None
-    events: msgspec.Raw = _NOTHING
-    transcript: msgspec.Raw = _NOTHING  # instead of `events`, in logs of 2024
-    store: msgspec.Raw = _NOTHING
+    events: Raw = _NOTHING
+    transcript: Raw = _NOTHING  # instead of `events`, in logs of 2024
+    store: Raw = _NOTHING
 
     @property
     def answer(self) -> ModelOutput:
@@ -159,7 +158,7 @@ def _performance_of(sample: LoggedSample) -> Performance | None:
 
 
 def _milliseconds(seconds: OptionalNumber) -> OptionalNumber:
-    if seconds is None or not math.isfinite(seconds):
+    if seconds is None or not isfinite(seconds):
         return None
     return max(round(seconds * 1000, 3), 0.0)  # clocks drift: a time may be negative
 
@@ -184,13 +183,13 @@ _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
-class Scorer(msgspec.Struct, frozen=True):
+class Scorer(Struct, frozen=True):
     name: str
     keys: Names = ()  # the keys of its scores, if they are dicts
     is_complete: bool = False  # whether every score has all these keys
 
 
-class Scoring(msgspec.Struct, frozen=True):
+class Scoring(Struct, frozen=True):
     scorers: dict[str, Scorer] = {}
     old_name: str = OLD_SCORE  # the scorer of samples with `score` instead of `scores`
     # Whether the aggregates include scores of samples that failed: they do since 2026.
@@ -225,14 +224,14 @@ def _number_or_problem(value: Any) -> tuple[OptionalNumber, str]:
         try:
             number = float(value)
         except OverflowError:
-            number = math.inf
+            number = inf
     elif value is None:
         return None, "the score has no value"
     else:
         return None, f"the score is a {type(value).__name__}, which is not a number"
-    if math.isnan(number):
+    if isnan(number):
         return None, "not scored: the score is NaN"
-    return (number, "") if math.isfinite(number) else (None, "the score is not finite")
+    return (number, "") if isfinite(number) else (None, "the score is not finite")
 
 
 def scores_in(sample: LoggedSample, old_name: str) -> dict[str, SampleScore]:

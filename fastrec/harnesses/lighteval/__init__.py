@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from os.path import commonprefix
 
-import msgspec
 import xxhash
+from msgspec import Struct
 
 from fastrec.errors import LogError, ShardError
 from fastrec.harnesses.files import read_object
@@ -193,7 +193,7 @@ def _plain(name: str) -> str:
 _FIRST_SECOND = 1_000_000_000
 
 
-class LogSlice(msgspec.Struct, frozen=True):
+class LogSlice(Struct, frozen=True):
     first: int
     end: int  # the row group after the last one
     before: int  # rows in all row groups before

@@ -17,8 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from fastrec.harnesses.choices import Choices, Rule
 from fastrec.harnesses.log import Sample, Score, extracted, tokens_of
@@ -169,7 +168,7 @@ def _further(specific: Any) -> JsonObject:
     return {name: value for name, value in specific.items() if name != _EXTRACTED}
 
 
-class Metric(msgspec.Struct, frozen=True):
+class Metric(Struct, frozen=True):
     name: str
     category: str = ""  # `GENERATIVE` or `LOGPROBS`; other names before 0.11
     aggregation: str = ""  # how the scores are aggregated; empty if the document does not say it

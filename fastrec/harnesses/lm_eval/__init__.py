@@ -7,7 +7,7 @@ read a slice.
 import re
 from collections.abc import Iterator
 
-import msgspec
+from msgspec import MsgspecError, Struct
 from xxhash import xxh3_64
 
 from fastrec.errors import LogError
@@ -63,7 +63,7 @@ _LOWER = frozenset(
 _FUNCTION = r"\s*(?:@.*\n\s*)*def (\w+)\("
 
 
-class LogSlice(msgspec.Struct, frozen=True):
+class LogSlice(Struct, frozen=True):
     piece: Slice
     setup: TaskSetup
 
@@ -234,7 +234,7 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  #
     for number, text in rows_of(piece):
         try:
             sample = make(read(text))
-        except (ValueError, msgspec.MsgspecError, RecursionError) as exc:
+        except (ValueError, MsgspecError, RecursionError) as exc:
             place = place_of(piece, number)
             raise LogError(
                 piece.shard.path, f"{place} is not a sample of lm-eval, or cut off: {exc}"

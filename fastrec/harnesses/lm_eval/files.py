@@ -20,7 +20,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-import msgspec
+from msgspec import Struct
 
 from fastrec.errors import LogError, ShardError, shown
 from fastrec.harnesses.files import open_plain, read_document
@@ -172,7 +172,7 @@ _NO_RESULTS = (
 )
 
 
-class _Hashes(msgspec.Struct):
+class _Hashes(Struct):
     doc_hash: str = ""
     prompt_hash: str = ""
     target_hash: str = ""

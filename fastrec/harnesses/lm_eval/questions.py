@@ -6,34 +6,38 @@ only inserts values, the question is rendered here. It counts if the prompt cont
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import reduce
 from operator import getitem
 from typing import Any
 
 import msgspec
+from msgspec import MsgspecError, Raw, Struct
 
 from fastrec.harnesses.choices import Choices
 from fastrec.harnesses.log import Score
 from fastrec.harnesses.values import OptionalText, Texts, as_list, spell
 from fastrec.schemas.schema import without_nulls
+from fastrec.schemas.view import json_decoder
 
 NO_RESPONSE = "the log has no response to this request"
 
 _ORDERED = 10  # up to this many requests, their names sort as their numbers do
 decode = msgspec.json.Decoder().decode
 
-_decode_indices = msgspec.json.Decoder(list[int]).decode
+_decode_indices = json_decoder(list[int])
 # Log-likelihood, and whether the model would have said just that: numbers, or since May 2024 texts
 # of them.
-_decode_likelihoods = msgspec.json.Decoder(list[tuple[float, bool]], strict=False).decode
-_decode_all_likelihoods = msgspec.json.Decoder(list[list[tuple[float, bool]]], strict=False).decode
-_NO_CONTEXT = msgspec.Raw(b'""')
+Likelihoods = list[tuple[float, bool]]  # each also says whether the model would say just that
+_decode_likelihoods = msgspec.json.Decoder(Likelihoods, strict=False).decode
+_decode_all_likelihoods = msgspec.json.Decoder(list[Likelihoods], strict=False).decode
+_NO_CONTEXT = Raw(b'""')
 
 
-class Draft(msgspec.Struct, gc=False):
+class Draft(Struct, gc=False):
     row: Any
-    contexts: list[msgspec.Raw]
+    contexts: list[Raw]
     continuations: list[Any]
     filter: str
     metrics: list[str]  # the name of the metric of each score
@@ -41,7 +45,7 @@ class Draft(msgspec.Struct, gc=False):
     metadata: Texts
 
 
-def requests_of(arguments: Any) -> tuple[list[msgspec.Raw], list[Any]]:
+def requests_of(arguments: Any) -> tuple[list[Raw], list[Any]]:
     if arguments.__class__ is dict:
         if len(arguments) > _ORDERED:
             arguments = dict(sorted(arguments.items(), key=lambda item: (len(item[0]), item[0])))
@@ -83,7 +87,7 @@ def other_responses(draft: Draft) -> tuple[list[str], list[str], str]:
     return raw, answers, "" if raw and len(raw) == len(responses) else NO_RESPONSE
 
 
-def _of_generations(draft: Draft, text: msgspec.Raw) -> Any:
+def _of_generations(draft: Draft, text: Raw) -> Any:
     """Decode the answers to requests for text; squad_v2 asks for a likelihood besides."""
     values = decode(text) if text else []
     if len(draft.contexts) > 1 and isinstance(values, list):
@@ -92,9 +96,7 @@ def _of_generations(draft: Draft, text: msgspec.Raw) -> Any:
     return values
 
 
-def likelihoods_in(
-    filtered: msgspec.Raw, responses: msgspec.Raw, count: int
-) -> list[tuple[float, bool]] | None:
+def likelihoods_in(filtered: Raw, responses: Raw, count: int) -> Likelihoods | None:
     """The log-likelihood of each request, and whether the model would have said just that.
 
     None if these are no answers to requests of this kind.
@@ -103,16 +105,16 @@ def likelihoods_in(
         likelihoods = _decode_likelihoods(filtered)
         if len(likelihoods) == count:
             return likelihoods
-    except msgspec.MsgspecError:
+    except MsgspecError:
         pass
     try:
         likelihoods = [answers[0] for answers in _decode_all_likelihoods(responses)]
-    except (msgspec.MsgspecError, IndexError):
+    except (MsgspecError, IndexError):
         return None
     return likelihoods if len(likelihoods) == count else None
 
 
-def with_and_without_context(contexts: Sequence[msgspec.Raw]) -> tuple[list[int], list[int]]:
+def with_and_without_context(contexts: Sequence[Raw]) -> tuple[list[int], list[int]]:
     """Where the requests with a context are, and where the same choices without it.
 
     Those without follow all others; until version 0.4.5, each followed its own.
@@ -143,16 +145,12 @@ def choices_after(
 def _common_words(texts: Sequence[str]) -> str:
     """The longest beginning that all texts share and that ends with whitespace."""
     first, last = min(texts), max(texts)
-    low, high = 0, min(len(first), len(last))
-    while low < high:  # comparing slices is faster than comparing characters
-        middle = (low + high + 1) // 2
-        if first[low:middle] == last[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    while low and not first[low - 1].isspace():
-        low -= 1
-    return first[:low]
+    lengths = range(min(len(first), len(last)))
+    # Comparing slices is faster than comparing characters.
+    end = bisect_left(lengths, True, key=lambda size: first[: size + 1] != last[: size + 1])
+    while end and not first[end - 1].isspace():
+        end -= 1
+    return first[:end]
 
 
 def correct_choices(target: Any, texts: Sequence[str], *, is_text: bool) -> list[int]:
@@ -172,7 +170,7 @@ def correct_choices(target: Any, texts: Sequence[str], *, is_text: bool) -> list
         else:
             try:
                 target = _decode_indices(text)
-            except msgspec.MsgspecError:
+            except MsgspecError:
                 return []
     indices = as_list(target)
     if all(isinstance(index, int) and 0 <= index < len(texts) for index in indices):

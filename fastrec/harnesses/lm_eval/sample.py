@@ -7,19 +7,19 @@ a text alone                         rolling           nothing: the text is only
 settings of a generation             generation        all responses
 """
 
-import math
 import re
 from collections.abc import Iterable, Sequence
+from math import isfinite
 from typing import Any
 
-import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, MsgspecError, Raw, Struct, UnsetType, defstruct
 
 from fastrec.harnesses.choices import Choices, Rule, index_of_greatest
 from fastrec.harnesses.lm_eval.questions import (
     KEY,
     NO_RESPONSE,
     Draft,
+    Likelihoods,
     Question,
     choices_after,
     correct_choices,
@@ -33,7 +33,6 @@ from fastrec.harnesses.lm_eval.questions import (
 from fastrec.harnesses.log import Sample, Score, extracted
 from fastrec.harnesses.transcripts import prompt_of
 from fastrec.harnesses.values import (
-    REFUSALS,
     Names,
     OptionalInt,
     Texts,
@@ -46,6 +45,7 @@ from fastrec.harnesses.values import (
     value_of,
 )
 from fastrec.schemas.newest import Input, Output
+from fastrec.schemas.view import REFUSALS, json_decoder
 
 _MOST_SHOWN = 60  # characters of a value in an error
 _NOT_FINITE = frozenset({"nan", "inf", "-inf", "infinity", "-infinity"})
@@ -60,30 +60,30 @@ _RULES: dict[str, Rule] = {
     _MUTUAL_INFO: "pmi",
 }
 
-_decode_responses = msgspec.json.Decoder(list[list[str]]).decode
-_decode_filtered = msgspec.json.Decoder(list[str]).decode
+_decode_responses = json_decoder(list[list[str]])
+_decode_filtered = json_decoder(list[str])
 
-_NO_TEXT = msgspec.Raw(b"")
+_NO_TEXT = Raw(b"")
 _MOST_NAMES = 1_000
 
 
-class Request(msgspec.Struct, gc=False):
-    arg_0: msgspec.Raw = _NO_TEXT
+class Request(Struct, gc=False):
+    arg_0: Raw = _NO_TEXT
     arg_1: Any = None
 
 
 _KEYS: list[tuple[str, Any] | tuple[str, Any, Any]] = [
     ("doc_id", int | str),
-    ("arguments", dict[str, Request | None] | list[list[msgspec.Raw]]),
+    ("arguments", dict[str, Request | None] | list[list[Raw]]),
     ("doc", Any, None),
     ("target", Any, None),
-    ("resps", msgspec.Raw, _NO_TEXT),
-    ("filtered_resps", msgspec.Raw, _NO_TEXT),
+    ("resps", Raw, _NO_TEXT),
+    ("filtered_resps", Raw, _NO_TEXT),
     ("filter", str | None, None),
     ("metrics", list[str] | None, None),
     ("doc_hash", str | None, None),
-    ("prompt_hash", msgspec.Raw, _NO_TEXT),
-    ("target_hash", msgspec.Raw, _NO_TEXT),
+    ("prompt_hash", Raw, _NO_TEXT),
+    ("target_hash", Raw, _NO_TEXT),
 ]
 _ODD = r'["\\\x00-\x1f]'  # what a field of a Struct cannot have in its name
 _KNOWN = frozenset(key[0] for key in _KEYS)
@@ -109,7 +109,7 @@ class RowReader:
         if len(self.attributes) > _MOST_NAMES:
             raise ValueError(f"it is one of samples with more than {_MOST_NAMES:,} different keys")
         fields = [*_KEYS, *((name, Any, UNSET) for name in self.attributes.values())]
-        kind = msgspec.defstruct(
+        kind = defstruct(
             "Row",
             fields,
             rename={
@@ -121,7 +121,7 @@ class RowReader:
             kw_only=True,
             gc=False,
         )
-        self._decode = msgspec.json.Decoder(kind).decode
+        self._decode = json_decoder(kind)
 
     def row(self, text: bytes) -> Any:
         try:
@@ -139,7 +139,7 @@ class RowReader:
             raise ValueError(str(exc)) from None
 
 
-class TaskSetup(msgspec.Struct, frozen=True):
+class TaskSetup(Struct, frozen=True):
     """The settings of a task that decide what its records look like."""
 
     # `doc_to_text`: a key of the document or a template; empty if it is a function
@@ -224,7 +224,7 @@ class SampleMaker:
         try:
             (raw,), answers = _decode_responses(row.resps), _decode_filtered(row.filtered_resps)
             error = "" if raw else NO_RESPONSE
-        except (msgspec.MsgspecError, ValueError):  # several requests, or something else than text
+        except (MsgspecError, ValueError):  # several requests, or something else than text
             raw, answers, error = other_responses(draft)
         if draft.filter in _NO_FILTER and answers == raw:
             answers = []  # nothing was extracted
@@ -237,10 +237,10 @@ class SampleMaker:
         sample.error = error
         return sample
 
-    def _choice(self, draft: Draft, answers: list[tuple[float, bool]]) -> Sample:
+    def _choice(self, draft: Draft, answers: Likelihoods) -> Sample:
         row = draft.row
         metadata = draft.metadata
-        contexts: Sequence[msgspec.Raw] = draft.contexts
+        contexts: Sequence[Raw] = draft.contexts
         continuations: Sequence[Any] = draft.continuations
         likelihoods: Sequence[float] = [likelihood for likelihood, _ in answers]
         unconditional: list[float] = []
@@ -408,7 +408,7 @@ def _listed(text: str) -> list[str] | None:
     ):
         return None
     texts = list(map(str, items))
-    is_finite = all(math.isfinite(item) for item in items if isinstance(item, float))
+    is_finite = all(isfinite(item) for item in items if isinstance(item, float))
     return (
         texts if is_finite and "".join(texts) == replace_lone_surrogates("".join(texts)) else None
     )

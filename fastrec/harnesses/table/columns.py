@@ -16,7 +16,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-import msgspec
+from msgspec import Struct, ValidationError, convert
+from msgspec.structs import replace
 
 from fastrec.errors import UsageError, check_choice, shown
 from fastrec.harnesses.metadata import chosen_names
@@ -45,12 +46,10 @@ _NEEDED = (
     ("--correct-column", "--score-column", "--output-column"),
 )
 
-Getter = Callable[[dict[str, Any]], Any]
+Getter = Callable[[JsonObject], Any]
 
 
-class TableColumns(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"
-):
+class TableColumns(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
     """What the columns of a table mean. `score_column` may name several, with commas."""
 
     evaluation: str = ""
@@ -86,7 +85,7 @@ class TableColumns(
             and not getattr(self, f"{name}_column")
             and not getattr(self, name, "")
         }
-        columns = msgspec.structs.replace(self, **served)
+        columns = replace(self, **served)
         given = {option_of(name) for name in self.__struct_fields__ if getattr(columns, name)}
         if columns.id_column and columns.by_id:
             given.add(_NEEDED[2][1])
@@ -143,8 +142,8 @@ class TableColumns(
 
 def columns_from(document: bytes, path: str) -> TableColumns:
     try:
-        return msgspec.convert(parse_toml(document, path, "the columns"), TableColumns)
-    except msgspec.ValidationError as exc:
+        return convert(parse_toml(document, path, "the columns"), TableColumns)
+    except ValidationError as exc:
         raise UsageError(f"{shown(path)}: {exc}") from exc
 
 

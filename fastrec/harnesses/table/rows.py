@@ -27,7 +27,6 @@ from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.recognise import head_of
 from fastrec.harnesses.table.columns import BESIDE, KEY, TableColumns
 from fastrec.harnesses.values import (
-    REFUSALS,
     Buffer,
     JsonObject,
     encode,
@@ -37,6 +36,7 @@ from fastrec.harnesses.values import (
     spell,
     value_at,
 )
+from fastrec.schemas.view import REFUSALS, json_decoder
 from fastrec.sources.formats import MAGIC_BYTES, PARQUET_MAGIC, Format, detect, parquet_module
 from fastrec.sources.lines import chunks
 from fastrec.sources.shard import shard_at
@@ -50,7 +50,7 @@ _PIECE_BYTES = 16 << 20
 _NO_LIMIT = 1 << 62
 _TABLE_NAME = re.compile(r"\.(?:csv|tsv|ssv)(?:\.\w+)?$", re.IGNORECASE)
 
-Row = tuple[int, dict[str, Any] | str]
+Row = tuple[int, JsonObject | str]
 
 
 class Table(NamedTuple):
@@ -214,8 +214,8 @@ def _csv_rows(path: str, piece: Piece, delimiter: str) -> Iterator[Row]:
             yield number, "it is not UTF-8"
 
 
-_decode_cells = msgspec.json.Decoder(dict[str, Any]).decode
-_decode_lines = msgspec.json.Decoder(dict[str, Any]).decode_lines
+_decode_cells = json_decoder(JsonObject)
+_decode_lines = msgspec.json.Decoder(JsonObject).decode_lines
 NO_OBJECT = "it is no JSON object"
 _COLON = b"\\u003"  # an escaped colon begins like this
 
