@@ -29,7 +29,7 @@ from fastrec.answers.selection import Selection, select
 from fastrec.corpus.reader import lines_of, open_columns, open_corpus
 from fastrec.corpus.scan import PartTask, run_on_parts
 from fastrec.engine import check_jobs
-from fastrec.errors import UsageError, listed, naming, shown, utf8
+from fastrec.errors import NoMatchError, UsageError, listed, naming, shown, utf8
 from fastrec.filters import Strings, as_tuple
 from fastrec.harnesses.log import NOT_SCORED
 from fastrec.judge.parse import decoded, spell
@@ -177,6 +177,8 @@ def score(
     given = _read_references(references) if references is not None else {}
     reader = open_corpus(corpus)
     everything = Selection(reader)
+    if not everything.parts:
+        raise NoMatchError(f"there are no records in {shown(reader.path)}")
     masks = _masks(everything, chosen, replace=replace, jobs=jobs, progress=progress)
     with _scored_shards(output, work_dir) as shards:
         tasks = [

@@ -95,7 +95,14 @@ def _take_lock(path: Path, output: Path, wait_seconds: float) -> int:
     deadline = time.monotonic() + wait_seconds
     while True:
         with ExitStack() as stack:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                descriptor = os.open(
+                    path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+                )
+            except PermissionError as exc:
+                if not os.path.lexists(path):  # then no output can be made here
+                    exc.filename = os.fspath(output)
+                raise
             stack.callback(os.close, descriptor)
             with naming(str(path)):
                 try:

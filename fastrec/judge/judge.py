@@ -116,7 +116,7 @@ class Judge:
     Make one per process: it learns the unknown keys of its input, and decoders do not pickle.
     """
 
-    def __init__(self, settings: JudgeSettings = JudgeSettings()):  # noqa: B008 - it is frozen
+    def __init__(self, settings: JudgeSettings = JudgeSettings()) -> None:  # noqa: B008 - it is frozen
         self._settings = settings
         self._filter = RecordFilter(settings.filters) if settings.filters else None
         # Without normal forms, known inputs save no more than it costs to find them.

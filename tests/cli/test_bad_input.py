@@ -759,8 +759,12 @@ def test_a_huge_number_of_jobs_is_refused(tmp_path: Path) -> None:
     assert b"is not in the range" in done.stderr
 
 
-def test_nothing_to_correct_in_an_empty_corpus(tmp_path: Path) -> None:
+def test_an_empty_corpus_has_nothing_to_correct_or_score(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_bytes(b"")
-    fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "empty", allow_empty=True)
-    done = run_here("corrected", tmp_path / "empty", "--propose", "5", "-o", tmp_path / "labels")
+    empty = tmp_path / "empty"
+    fastrec.normalize(tmp_path / "in.jsonl", empty, allow_empty=True)
+    done = run_here("corrected", empty, "--propose", "5", "-o", tmp_path / "labels")
     assert b"unexpected" not in done.stderr
+    done = run_here("score", empty, "-o", tmp_path / "scored", "--rule", "exact")
+    assert done.returncode == 2
+    assert b"there are no records in" in done.stderr
