@@ -12,7 +12,7 @@ import shutil
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from io import FileIO
 from pathlib import Path
 from threading import Lock
@@ -120,18 +120,20 @@ class Writer:
             InvalidRecordError: The record is not valid by the schema. Nothing was written.
         """
         if error is not None:
+            error = error or "an error without a message"  # as of `TimeoutError()`
             score = 0.0 if score is None else score
             # the schema wants an output
             output = () if output is None and messages is None else output
         evaluation = {"score": float(score) if isinstance(score, bool) else score}
         evaluation["is_correct"] = score == 1 if is_correct is None else is_correct
         kind = "single_turn"
-        turns = None
+        turns: Any = messages
         if messages is not None:
-            turns = [_turn(number, message) for number, message in enumerate(messages)]
-            calls = sum(len(turn.get("tool_calls") or ()) for turn in turns)
-            kind = "agentic" if calls else "multi_turn"
-            evaluation |= _given(num_turns=len(turns) or None, tool_calls_count=calls)
+            with suppress(AttributeError, TypeError):  # the judge says what is wrong
+                turns = [_turn(number, message) for number, message in enumerate(messages)]
+                calls = sum(len(turn.get("tool_calls") or ()) for turn in turns)
+                kind = "agentic" if calls else "multi_turn"
+                evaluation |= _given(num_turns=len(turns) or None, tool_calls_count=calls)
         record = _given(
             schema_version=SCHEMA.label,
             evaluation_id=self._evaluation_id,

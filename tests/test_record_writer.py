@@ -123,6 +123,13 @@ def test_fields_are_filled_in(tmp_path: Path) -> None:
             "$.token_usage",
         ),
         ({"score": 1, "output": "4", "sample_id": True}, "schema.type", "$.sample_id"),
+        ({"score": 1, "messages": "text"}, "schema.type", "$.messages"),
+        ({"score": 1, "messages": [None]}, "schema.type", "$.messages[0]"),
+        (
+            {"score": 1, "messages": [{"role": "user", "tool_calls": ["x"]}]},
+            "schema.type",
+            "$.messages[0].tool_calls[0]",
+        ),
     ],
 )
 def test_a_record_is_judged_at_the_call(
@@ -137,6 +144,13 @@ def test_a_record_is_judged_at_the_call(
         found.code == code and found.path.startswith(path) for found in caught.value.findings
     ), caught.value
     assert [record["sample_id"] for record in values(tmp_path)] == ["2"]
+
+
+def test_an_error_without_a_message_is_an_error(tmp_path: Path) -> None:
+    with writer(tmp_path) as one:
+        one.add(sample_id=1, **ASKED, error=str(TimeoutError()))
+    [record] = values(tmp_path)
+    assert record["error"] == "an error without a message"
 
 
 def test_values_that_are_no_json_are_refused(tmp_path: Path) -> None:

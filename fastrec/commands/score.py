@@ -425,6 +425,15 @@ def _kind_of(verdict: Verdict, was_right: bool | None) -> str:
 
 
 _NOT_SCORED = (NOT_SCORED, "not scored")
+# Metadata about the metric of a record, which a new metric does not share.
+_ABOUT_METRIC = (
+    "graded",
+    "lower_is_better",
+    "max_score",
+    "metric_kind",
+    "min_score",
+    "primary_metric",
+)
 
 
 def _texts(record: JsonObject, field: str) -> list[str]:
@@ -446,13 +455,20 @@ def _change(
         record["metadata"] = metadata
     else:
         record[METRIC] = rule.name
-        metadata.pop("graded", None)
+        for name in _ABOUT_METRIC:
+            metadata.pop(name, None)
     record["evaluation"] = before | {"score": int(is_right), "is_correct": is_right}
     record["answer_attribution"] = []
     if verdict.extracted is not None:
+        field = "interactions" if record.get("interactions") else "messages"
+        said_in = [
+            turn["turn_idx"]
+            for turn in record.get(field) or ()
+            if turn["role"] == "assistant" and turn.get("content")
+        ]
         attribution = {
-            "turn_idx": 0,
-            "source": "output.raw" if record.get("output") else "messages",
+            "turn_idx": said_in[-1] if said_in else 0,
+            "source": "output.raw" if record.get("output") else field,
             "extracted_value": verdict.extracted,
             "extraction_method": f"fastrec score: {rule.name}",
             "is_terminal": True,

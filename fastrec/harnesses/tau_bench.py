@@ -14,7 +14,7 @@ from fastrec.storage import base_name, hash_of_file
 
 # What tau-bench calls its files, and what its published files are called.
 _NAME = (
-    r"(?:(?:tool-calling|act|react|few-shot)-(?=.*_range_))?(.+?)"
+    r"(?:tool-calling-(?=.*_range_))?(.+?)"
     r"(?:-[\d.]+_range_.*|-airline|-retail)?\.json(?:\.\w+)?"
 )
 _POLICY = re.compile(r"# (\w+) agent policy", re.IGNORECASE)

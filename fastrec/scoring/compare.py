@@ -21,6 +21,8 @@ _TEXT_COMMAND = re.compile(r"\\(?:text|mathrm|textbf|mathbf|operatorname|mbox)\s
 _LATEX_SPACE = re.compile(r"\\(?:left|right|displaystyle|[,;:! ])|(?<!\\)\$|\\[()\[\]]|~")
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _SHORT_FRACTION = re.compile(r"\\[dt]?frac\s*(\d)\s*(\d)")
+# A whole number before a fraction, such as 1\frac{1}{2}.
+_MIXED = re.compile(r"(?<![\w.])(\d+)\s*\\[dt]?frac\s*(?:\{(\d+)\}\s*\{(\d+)\}|(\d)\s*(\d))")
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b", re.IGNORECASE)
 _THOUSANDS = re.compile(r"(?<=\d)(?:,|\{,\}|\\,)\s?(?=\d{3}(?!\d))")
 
@@ -33,7 +35,13 @@ def _latex(text: str) -> str:
         text = plain
 
 
+def _improper(match: re.Match[str]) -> str:
+    whole, above, below = map(int, filter(None, match.groups()))
+    return f"{whole * below + above}/{below}"
+
+
 def _fraction(text: str) -> str:
+    text = _MIXED.sub(_improper, text)
     text = _FRACTION.sub(r"\1/\2", text)
     return _SHORT_FRACTION.sub(r"\1/\2", text)
 
@@ -84,7 +92,7 @@ def is_number(text: str) -> bool:
 
 
 def _decimal(text: str) -> Decimal:
-    return Decimal(text.replace(",", "").replace("−", "-"))
+    return Decimal(re.sub(r"[,$]", "", text).replace("−", "-"))
 
 
 Compare = Callable[[str, str, Sequence[str]], bool]

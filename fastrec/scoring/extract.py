@@ -18,9 +18,11 @@ Extractor = Callable[[str], str | None]
 Extract = str | dict[str, str]
 
 # A minus sign counts unless it stands behind a word or a closing bracket, as in 5-3.
-_DIGITS = r"(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<![\w.])\.\d+)"
+_DIGITS = (
+    r"(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<![\w.])\.\d+)(?:[eE][-+]?\d{1,4}(?!\w))?"
+)
 # A number, or a fraction of two: the numerator, and the denominator if there is one.
-NUMBER = re.compile(rf"((?:(?<![\w)\]}}])[-−])?{_DIGITS})(?:/(-?{_DIGITS}))?")
+NUMBER = re.compile(rf"((?:(?<![\w)\]}}])[-−]\$?)?{_DIGITS})(?:/(-?{_DIGITS}))?")
 
 # Forms of a choice, the most explicit ones first. Of each form, the last occurrence counts.
 _CHOICES = [
@@ -82,7 +84,7 @@ def _last_number(text: str) -> str | None:
     while end and not text[end - 1].isdecimal():
         end -= 1
     start = end
-    while start and (text[start - 1].isdecimal() or text[start - 1] in ",./-−"):
+    while start and (text[start - 1].isdecimal() or text[start - 1] in ",./-−+eE$"):
         start -= 1
     last = None
     for match in NUMBER.finditer(text, start, end):
@@ -152,7 +154,9 @@ def _json_value(text: str, start: int) -> str | None:
     if quote in ("", "\n"):
         return None
     try:
-        value, _ = _DECODER.raw_decode(text, start)
+        value, end = _DECODER.raw_decode(text, start)
+        if isinstance(value, float):
+            return text[start:end]
     except (ValueError, RecursionError):
         value = _broken_value(text, start, quote)
     if value is None or value == "":

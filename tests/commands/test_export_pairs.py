@@ -110,6 +110,24 @@ def test_scores_are_computed_from_the_rows(tmp_path: Path) -> None:
     assert found["model_info"]["additional_details"] == details
 
 
+@pytest.mark.parametrize(
+    ("end", "time"),
+    [
+        ("2026-11-16T10:00:00+00:00/task", "2026-11-16T10:00:00+00:00"),
+        ("1735000000.5", "1735000000.5"),
+        ("f7957b19df0b9a66", None),
+        ("judge/baseline", None),
+        ("12345678901234567890", None),
+    ],
+)
+def test_only_a_time_is_a_time(tmp_path: Path, end: str, time: str | None) -> None:
+    """Logs without a time have something else at the end of their ids."""
+    run = {"evaluation_id": f"sums/org/m/{end}", "evaluation_result_id": "em"}
+    corpus = corpus_of(tmp_path, [record(1, 1.0, **run)])
+    [document] = exported(corpus, tmp_path).values()
+    assert document.get("evaluation_timestamp") == time
+
+
 def test_metadata_say_that_lower_is_better(tmp_path: Path) -> None:
     """Then some records are correct, too. Otherwise, a correct one says that higher is better."""
     records = []

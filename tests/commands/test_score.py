@@ -13,7 +13,7 @@ import fastrec
 from fastrec.commands.score import score
 from fastrec.errors import UsageError
 from fastrec.scoring.rules import SHIPPED, Scorer
-from tests.answers.small import Record, answer, make_corpus
+from tests.answers.small import Record, answer, conversation, make_corpus
 from tests.running import run_here
 
 TEXTS = ["it is 4", "A: 5", "\\boxed{4}", "4 apples, not 5", "no idea", ""]
@@ -56,6 +56,30 @@ def test_a_metric_is_added_beside_the_old_records(corpus: Path, tmp_path: Path) 
         assert values == ([] if verdict.extracted is None else [verdict.extracted])
     assert fastrec.verify(tmp_path / "new").problems == []
     assert [model.model_id for model in scored.models] == list(MODELS)
+
+
+def test_a_new_metric_has_nothing_of_the_one_that_was_scored(tmp_path: Path) -> None:
+    """Of that metric, lower is better; it is primary, and no judgement."""
+    metadata = {
+        "lower_is_better": "true",
+        "primary_metric": "true",
+        "metric_kind": "bookkeeping",
+        "graded": "true",
+        "split": "test",
+    }
+    corpus = make_corpus(tmp_path, _records(evaluation_result_id="distance", metadata=metadata))
+    score(corpus, tmp_path / "new", rule="number")
+    new = [one for one in _lines(tmp_path / "new") if one["evaluation_result_id"] == "number"]
+    assert {tuple(record["metadata"]) for record in new} == {("split",)}
+
+
+def test_an_answer_of_a_conversation_names_its_turn(tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "It is 4"}]
+    corpus = make_corpus(tmp_path, [conversation("sums", "2+2?", "org/a", 0, messages)])
+    score(corpus, tmp_path / "new", rule="number")
+    [new] = [one for one in _lines(tmp_path / "new") if "evaluation_result_id" in one]
+    [found] = new["answer_attribution"]
+    assert (found["turn_idx"], found["source"], found["extracted_value"]) == (1, "messages", "4")
 
 
 def test_the_table_counts_flips(corpus: Path) -> None:

@@ -87,6 +87,7 @@ def test_tau_bench(tmp_path: Path) -> None:
     ("name", "model"),
     [
         ("tool-calling-gpt-4o-0.0_range_0--1_user-gpt-4o-llm_0124000000.json", "gpt-4o"),
+        ("react-gpt-4o-0.0_range_0--1_user-gpt-4o-llm_0124000000.json", "react-gpt-4o"),
         ("sonnet-35-new-retail.json", "sonnet-35-new"),
         ("act-ive.json", "act-ive"),
     ],

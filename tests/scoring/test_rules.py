@@ -39,6 +39,7 @@ ZEROEVAL = Path(__file__).parents[3] / "shared" / "logs" / "zeroeval"
         ("percent", "5% or 6\\%", "5 or 6"),
         ("latex", "$\\text{five} \\left( x \\right)$", "five ( x )"),
         ("fraction", "\\frac{1}{2} \\dfrac34", "1/2 3/4"),
+        ("fraction", "1\\frac{1}{2} -3 \\dfrac34 x1\\frac12", "3/2 -15/4 x11/2"),
     ],
 )
 def test_cleaners(name: str, text: str, clean: str) -> None:
@@ -70,6 +71,12 @@ def test_numbers_are_exact(above: int, below: int) -> None:
         (SHIPPED["number"], "\\boxed{\\frac{1}{2}}", ["0.5"], [], True),
         (SHIPPED["number"], "half is 1/2", ["\\frac{1}{2}"], [], True),
         (SHIPPED["number"], "7", ["8", "7"], [], True),
+        (SHIPPED["number"], "It is 1.5e23", ["6.02e23"], [], False),
+        (SHIPPED["number"], "It is 6.02E+23", ["602000000000000000000000"], [], True),
+        (SHIPPED["number"], "1e-9", ["9"], [], False),
+        (SHIPPED["number"], '{"answer": 0.00001}', ["0.00001"], [], True),
+        (SHIPPED["number"], "-$5", ["-$5"], [], True),
+        (SHIPPED["number"], "\\boxed{1\\frac{1}{2}}", ["1.5"], [], True),
         (SHIPPED["choice"], "The answer is (B)", ["B"], [], True),
         (SHIPPED["choice"], "The answer is (B)", ["Rome"], ["Paris", "Rome"], True),
         (SHIPPED["choice"], "The answer is (A)", ["Rome"], ["Paris", "Rome"], False),

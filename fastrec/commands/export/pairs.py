@@ -50,6 +50,8 @@ _LONGEST_SETTING = 200  # longer metadata of a run is no setting
 _RESULT = re.compile(r"^evaluation_results\[(\d+)\]")
 # Records of 0.3.0 with these are refused by readers of the data store.
 _WRONG_LABELS = LABELS - SCHEMA.labels
+# A day, perhaps with a time, or seconds since 1970.
+_DATE = re.compile(r"(?:\d{4}-\d\d-\d\d[^/]*|\d{9,13}(?:\.\d+)?)(?![^/])")
 _LINE_ENDS = re.compile("\x85|\u2028|\u2029".encode())  # for some readers of the data store
 
 
@@ -129,6 +131,8 @@ class _Run:
         started = (
             line.evaluation_id.removeprefix(before) if line.evaluation_id.startswith(before) else ""
         )
+        date = _DATE.match(started)  # an import has a hash where a log has no date
+        started = date[0] if date else ""
         arguments = {
             name: number for name in _SETTINGS if (number := _number(known.get(name))) is not None
         }
