@@ -26,6 +26,7 @@ from fastrec.errors import UsageError, counted, listed, shown
 from fastrec.filters import matches_any
 from fastrec.judge.parse import parse
 from fastrec.schemas.view import json_decoder, view
+from fastrec.statistics.exact import to_double
 from fastrec.statistics.intervals import OptionalNumber
 from fastrec.toml_file import read_toml
 from fastrec.wording import cost_text
@@ -140,7 +141,7 @@ def _cost(evaluation: str, model: str, price: Price | None, sums: Counter[str]) 
     if price and sums["known"]:
         prices = zip(_KINDS, price.by_kind(), strict=True)
         millionths = sum(Fraction(str(each)) * sums[kind] for kind, each in prices)
-        cost = float(millionths / 10**6)
+        cost = to_double(millionths / 10**6)
     return ModelCost(
         evaluation_name=evaluation,
         model_id=model,

@@ -243,15 +243,15 @@ def _near_duplicates(table: ScopeRecords) -> dict[int, list[int]]:
 def _add_agreement(item: Item, table: ScopeRecords, question: int, strong: set[str]) -> None:
     """Add what the stronger half of the models answered to a question whose key is suspected."""
     numbers = table.number[table.question == question]
-    values = Counter[str]()
+    given = {}  # of a model, each value once
     for line in table.selection.lines(numbers):
         record = decoded(line)
         transcript = transcript_of(record)
         item.references = transcript.references
         if record["model_id"] in strong and transcript.extracted:
-            values[transcript.extracted[-1]] += 1
-    if values:
-        [(item.agreed_value, item.agreed_by)] = values.most_common(1)
+            given[record["model_id"], transcript.extracted[-1]] = True
+    if given:
+        [(item.agreed_value, item.agreed_by)] = Counter(value for _, value in given).most_common(1)
 
 
 def _complete(scores: Array) -> tuple[Array, Array]:

@@ -150,13 +150,12 @@ class Transcript(Struct):
         return by_text or {at for at, letter in letters if letter in self.references}
 
 
-_TURNS = ("interactions", "messages")
 _KNOWN = {
     section: frozenset(names.split())
     for section, names in {
         "": "schema_version evaluation_id model_id evaluation_name evaluation_result_id sample_id "
         "sample_hash"
-        " interaction_type input output interactions messages answer_attribution evaluation "
+        " interaction_type input output answer_attribution evaluation "
         "token_usage performance"
         " error metadata",
         "input": "raw formatted reference choices",
@@ -183,7 +182,9 @@ def transcript_of(record: Any) -> Transcript:
     record = decoded(record) if isinstance(record, bytes) else record
     values = to_builtins(record) if isinstance(record, Struct) else record
     asked = values["input"]
-    given = [turn for key in _TURNS for turn in values.get(key) or ()]
+    # In other records, one of these may be an unknown key.
+    key = "interactions" if "interactions" in values else "messages"
+    given = (values["interaction_type"] != "single_turn" and values.get(key)) or []
     turns = [_turn(turn, number) for number, turn in enumerate(given)]
     _match_results(turns, [_texts(turn.get("tool_call_id")) for turn in given])
     turns.extend(_outputs(values.get("output") or {}, after_turns=bool(turns)))
@@ -198,7 +199,7 @@ def transcript_of(record: Any) -> Transcript:
             for attribution in values.get("answer_attribution") or ()
         ],
         metadata=_all_texts(values.get("metadata") or {}),
-        other=dict(_unknown(values)),
+        other=dict(_unknown({name: value for name, value in values.items() if value is not given})),
     )
 
 

@@ -208,6 +208,8 @@ def _correct_models(
     sums = np.bincount(of_label, list(labelled.values()), len(values))
     differences = sums / np.maximum(number, 1)
     is_answered = is_there(cells.place[is_wanted], len(values))
+    given = table.score[list(labelled)] + list(labelled.values()) if scope.graded else ()
+    known = np.append(values[is_answered], given)
     for code, model in enumerate(table.models):
         is_own = cells.model == code
         graded = values[is_answered & is_own]
@@ -215,7 +217,7 @@ def _correct_models(
             yield filled(
                 CorrectedModel,
                 scope,
-                correct_mean(graded, differences[(number > 0) & (is_own | pooled)]),
+                correct_mean(graded, differences[(number > 0) & (is_own | pooled)], known),
                 model_id=model,
                 questions=len(graded),
                 labels=int((is_own & (number > 0)).sum()),

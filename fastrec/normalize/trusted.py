@@ -85,7 +85,7 @@ def count_records(
     batch.versions[target.name] = kept.total()
     for (evaluation, metric, model), count in (everything - kept).items():
         left_out = FilteredOut(evaluations[evaluation], metrics[metric] or "", models[model])
-        batch.filtered_out[left_out] = count
+        batch.filtered_out[left_out] += count
     labels = columns.values("schema_version")
     if not target.labels.issuperset(labels):
         used = columns.array("schema_version")

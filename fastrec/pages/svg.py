@@ -30,7 +30,7 @@ class Scale(NamedTuple):
     def __call__(self, value: float) -> float:
         low, high, end, start = self
         # The halves keep huge doubles from overflowing.
-        share = (value / 2 - low / 2) / (high / 2 - low / 2) if high > low else 0.5
+        share = (value / 2 - low / 2) / (high / 2 - low / 2) if high / 2 > low / 2 else 0.5
         return start + min(max(share, 0.0), 1.0) * (end - start)
 
 

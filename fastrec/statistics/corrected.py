@@ -28,7 +28,7 @@ class Corrected(NamedTuple):
     to_halve: int | None = None  # labels for half the width; None also if no number is enough
 
 
-def correct_mean(graded: Array, differences: Array) -> Corrected:
+def correct_mean(graded: Array, differences: Array, known: Array) -> Corrected:
     """Correct the mean of a grader over all answers.
 
     The interval assumes one disagreement more than the labels show. Without it, a few labels that
@@ -37,6 +37,7 @@ def correct_mean(graded: Array, differences: Array) -> Corrected:
     Args:
         graded: The grader's scores of all answers.
         differences: What people gave the labelled answers, minus what the grader gave them.
+        known: Scores of all models by the grader, and by people, which tell the range.
     """
     labels = len(differences)
     if labels < FEWEST_LABELS:
@@ -45,7 +46,7 @@ def correct_mean(graded: Array, differences: Array) -> Corrected:
     mean = float(graded.mean()) + correction
     of_grader = float(graded.var(ddof=1)) / len(graded) if len(graded) > 1 else 0.0
     # A disagreement has at most the size of the range of scores, which is from 0 to 1 for most.
-    size = max(float(graded.max()), 1.0) - min(float(graded.min()), 0.0)
+    size = float(known.max(initial=1.0) - known.min(initial=0.0))
     spread = (float(((differences - correction) ** 2).sum()) + size**2) / labels
     half = Z * sqrt(of_grader + spread / labels)
     # Half of the width is a quarter of the variance, of which that of the grader stays.

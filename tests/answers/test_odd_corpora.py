@@ -12,6 +12,7 @@ import fastrec
 from fastrec.errors import UsageError
 from tests.answers.small import Record, answer, make_corpus
 from tests.running import run_here
+from tests.samples import sample_of
 
 MODELS = ("org/a", "org/b")
 
@@ -174,3 +175,58 @@ def test_a_model_with_errors_alone_is_in_the_table_of_models(tmp_path: Path) -> 
         (MODELS[0], 1, 1, 1.0),
         (MODELS[1], 0, 0, None),
     ]
+
+
+def test_corrected_scores_are_on_the_scale_of_all_models(tmp_path: Path) -> None:
+    """Also those of a model whose scores alone would be on a scale from 0 to 1."""
+    records = []
+    for number in range(100):
+        records.append(answer("e", f"q{number}", MODELS[0], number % 10 + 1, sample_id=str(number)))
+        records.append(answer("e", f"q{number}", MODELS[1], 1, sample_id=str(number)))
+    corpus = make_corpus(tmp_path, records)
+    label = {"evaluation": "e", "model": MODELS[1]}
+    lines = [
+        json.dumps(label | {"sample_id": str(number), "score": 3 + number % 2})
+        for number in range(40)
+    ]
+    (tmp_path / "labels.jsonl").write_text("\n".join(lines))
+    found = fastrec.corrected(corpus, labels=tmp_path / "labels.jsonl", model=MODELS[1])
+    [model] = found.models
+    assert model.corrected == pytest.approx(3.5)
+    assert model.low is not None
+    assert model.high is not None
+    assert 2.5 < model.low < 3.5 < model.high < 4.5
+
+
+@pytest.mark.parametrize("extra", [True, ["hi"], {"a": 1}, [{"role": "user", "content": "zzz"}]])
+def test_an_unknown_key_is_no_conversation(tmp_path: Path, extra: Any) -> None:
+    """Records of 0.2.0 may have any; in later versions, turns are called `messages`."""
+    record = sample_of("0.2.0", messages=extra)
+    (tmp_path / "in.jsonl").write_text(json.dumps(record))
+    fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "corpus", schema="0.2.0")
+    [question] = fastrec.show(tmp_path / "corpus", record["sample_id"]).questions
+    [shown] = question.answers
+    assert [turn.text for turn in shown.turns] == [record["output"]["raw"]]
+    for output_format in ("text", "html"):
+        done = run_here("show", tmp_path / "corpus", record["sample_id"], "--format", output_format)
+        assert done.returncode == 0
+
+
+def test_records_without_a_metric_and_with_an_empty_one_are_left_out(tmp_path: Path) -> None:
+    """They are counted together."""
+    records = [
+        answer("e", "q", MODELS[0], 1),
+        answer("e", "q", MODELS[1], 1),
+        answer("e", "q", MODELS[1], 0, evaluation_result_id=""),
+    ]
+    corpus = make_corpus(tmp_path, records)
+    counts = fastrec.normalize(corpus, tmp_path / "less", model=MODELS[0]).line_counts
+    assert (counts.kept, counts.lines) == (1, 1)
+
+
+def test_huge_token_counts_have_a_cost(tmp_path: Path) -> None:
+    usage = {"input_tokens": 10**400, "output_tokens": 1, "total_tokens": 1}
+    corpus = make_corpus(tmp_path, [answer("e", "q", MODELS[0], 1, token_usage=usage)])
+    (tmp_path / "prices.toml").write_text('["*"]\ninput = 2.0\noutput = 8.0\n')
+    done = run_here("costs", corpus, "--prices", tmp_path / "prices.toml")
+    assert b"unexpected" not in done.stderr

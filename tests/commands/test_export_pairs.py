@@ -262,6 +262,20 @@ def test_pairs_need_the_newest_version_and_tables_no_details(tmp_path: Path) -> 
         )
 
 
+def test_records_without_a_metric_and_with_an_empty_one_are_two_results(tmp_path: Path) -> None:
+    records = [record(number, 1.0) for number in range(2)]
+    for without in records:
+        del without["evaluation_result_id"]
+    records.append(record(2, 0.0, evaluation_result_id=""))
+    [document] = exported(corpus_of(tmp_path, records), tmp_path).values()
+    found = [
+        (result.get("evaluation_result_id"), result["score_details"]["score"])
+        for result in document["evaluation_results"]
+    ]
+    assert sorted(found, key=str) == [("", 0.0), (None, 1.0)]
+    assert fastrec.check_pairs(tmp_path / "store").errors == 0
+
+
 def test_rows_have_the_label_of_their_version(tmp_path: Path) -> None:
     """A corpus keeps wrong labels, but readers of the data store judge rows by them, and refuse
     such rows.

@@ -57,6 +57,19 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_corpus(tmp_path_factory.mktemp("items"), _records())
 
 
+def test_a_model_with_several_answers_agrees_once(tmp_path: Path) -> None:
+    """Of 40 models in three epochs, the stronger half are 20."""
+    records = [
+        record | {"metadata": {"epoch": epoch}}
+        for record in _records()
+        for epoch in ("1", "2", "3")
+    ]
+    (found,) = items(make_corpus(tmp_path, records)).evaluations
+    first = found.questions[0]
+    assert first.agreed_value == "truth"
+    assert MODELS / 4 < first.agreed_by <= MODELS / 2
+
+
 @pytest.fixture(scope="module")
 def exam(corpus: Path) -> EvaluationItems:
     (found,) = items(corpus).evaluations

@@ -38,7 +38,7 @@ def coverage(
         chance = random.random(_QUESTIONS)
         graded = np.where(truth, chance >= strict, chance < kind).astype(np.float64)
         sample = random.choice(_QUESTIONS, labels, replace=False)
-        found = correct_mean(graded, truth[sample] - graded[sample])
+        found = correct_mean(graded, truth[sample] - graded[sample], graded)
         assert found.low is not None
         assert found.high is not None
         by_labels += found.low <= accuracy <= found.high

@@ -179,9 +179,9 @@ def test_rank_correlation_is_that_of_scipy(scipy_stats: Any, pairs: list[tuple[i
 
 def test_a_corrected_mean_is_grader_plus_correction() -> None:
     graded = np.array([1.0, 1, 0, 1, 0, 1])
-    found = correct_mean(graded, np.array([0.0, -1, 0]))
+    found = correct_mean(graded, np.array([0.0, -1, 0]), graded)
     assert found.corrected == pytest.approx(4 / 6 - 1 / 3)
-    assert correct_mean(graded, np.array([0.0])) == (None, None, None, None)
+    assert correct_mean(graded, np.array([0.0]), graded) == (None, None, None, None)
 
 
 def test_the_interval_of_a_corrected_mean_covers_the_truth() -> None:
@@ -192,7 +192,7 @@ def test_the_interval_of_a_corrected_mean_covers_the_truth() -> None:
         truth = (random.random(2_000) < 0.6).astype(np.float64)
         kind = np.maximum(truth, random.random(2_000) < 0.2).astype(np.float64)
         sample = random.choice(2_000, 100, replace=False)
-        found = correct_mean(kind, truth[sample] - kind[sample])
+        found = correct_mean(kind, truth[sample] - kind[sample], kind)
         assert found.low is not None
         assert found.high is not None
         covered += found.low <= 0.6 <= found.high

@@ -33,12 +33,13 @@ from fastrec.judge.aggregate import (
 )
 from fastrec.judge.findings import Finding, SliceFindings
 from fastrec.judge.judge import JudgedChunk, judge_of, judge_slice
+from fastrec.judge.parse import spell
 from fastrec.judge.secrets import secrets_of
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import current_limits
 from fastrec.schemas.registry import NEWEST_SCHEMA, schema_of_class
 from fastrec.schemas.schema import LABELS
-from fastrec.schemas.view import empty_by_key, encode_json, view_decoder
+from fastrec.schemas.view import empty_by_key, view_decoder
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard, Slice
 from fastrec.storage import hash_of_file, join, storage_of
@@ -118,7 +119,7 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None) -> Rows:
 def _searched(record: Any) -> bytes:
     """Return what is searched for credentials: rows have their fields in any order."""
     names = ("evaluation_name", "model_id", "sample_id", "performance", "error", "metadata")
-    return encode_json({name: getattr(record, name) or None for name in names})
+    return spell({name: getattr(record, name) or None for name in names})
 
 
 @lru_cache(maxsize=64)

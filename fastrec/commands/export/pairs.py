@@ -99,7 +99,7 @@ class _Run:
         self.waiting: list[bytes] = []
         self.rows = 0
         self.checksum = sha256()
-        self.metrics = defaultdict[str, _Scores](_Scores)
+        self.metrics = defaultdict[str | None, _Scores](_Scores)
         self.constant = dict(line.metadata)  # metadata that all rows have in common
 
     def add(self, line: Any, text: bytes) -> None:
@@ -156,7 +156,7 @@ class _Run:
             "model_info": self.model_info,
             "evaluation_results": [
                 result | _scored(metric, scores, details)
-                for metric, scores in sorted(self.metrics.items())
+                for metric, scores in sorted(self.metrics.items(), key=lambda item: item[0] or "")
             ],
             "detailed_evaluation_results": {
                 "format": "jsonl",
@@ -171,7 +171,7 @@ class _Run:
 _LIBRARY = (("name", "harness"), ("version", "harness_version"))
 
 
-def _scored(metric: str, scores: _Scores, details: Details) -> JsonObject:
+def _scored(metric: str | None, scores: _Scores, details: Details) -> JsonObject:
     """A metric and its score: the mean of rows without an error, as `check-pairs` has it."""
     counted_scores = scores.answered or scores.failed
     size = len(counted_scores)
@@ -188,11 +188,11 @@ def _scored(metric: str, scores: _Scores, details: Details) -> JsonObject:
     if scores.is_lower or scores.has_correct:  # a score of 1 is correct: higher is better
         config["lower_is_better"] = scores.is_lower
     config |= _given(metric_id=metric, metric_name=metric)
-    config = _deep(config, *_matching(details.metrics, metric))
+    config = _deep(config, *_matching(details.metrics, metric or ""))
     # Without these, readers refuse the type.
     if not is_binary and {"min_score", "max_score"} <= config.keys():
         config.setdefault("score_type", "continuous")
-    return _given(evaluation_result_id=metric) | {
+    return ({} if metric is None else {"evaluation_result_id": metric}) | {
         "metric_config": config,
         "score_details": {"score": mean, "uncertainty": spread}
         | _given(details=_given(rows_with_error=str(len(scores.failed)) if scores.failed else "")),
@@ -218,7 +218,7 @@ def write_pairs(tasks: Iterable[ExportTask], root: Path, details: Details) -> li
         model_id=str,
         evaluation_name=str,
         evaluation=view(score=float, is_correct=bool),
-        evaluation_result_id=(str, ""),
+        evaluation_result_id=(str | None, None),
         error=(str | None, None),
         metadata=(dict[str, str], {}),
     )
