@@ -206,7 +206,8 @@ def _read_hashes(files: Iterable[str]) -> list[str]:
         try:
             lines = Path(file).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as exc:
-            raise UsageError(f"the questions {shown(file)} cannot be read: {exc}") from exc
+            reason = getattr(exc, "strerror", None) or exc
+            raise UsageError(f"the questions {shown(file)} cannot be read: {reason}") from exc
         hashes |= dict.fromkeys(line.strip() for line in lines if not line.startswith("#"))
     hashes.pop("", None)
     if not hashes:

@@ -189,7 +189,7 @@ _TYPES = {
     "SHARE": Number(0, 1),
     "P": Number(0, 1),
     "integer": click.INT,
-    "count": Count(min=0),
+    "count": Count(0, 10**18),
     "port": Count(0, 65535),
     "decimals": Count(0, 9),
     "difference": Number(0, 100, min_open=True),

@@ -90,7 +90,7 @@ def clean(
 
 
 def _clean_local(output: str, work_dir: str | None, *, dry_run: bool) -> list[RemovedWork]:
-    target = Path(output).resolve()
+    target = Path(os.path.realpath(output))
     not_a_corpus = f"{shown(output)} is not a corpus"
     if not target.name:
         raise UsageError(not_a_corpus)

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
-from math import inf
 from typing import Unpack
 
 from fastrec.answers.board import Leaderboard
@@ -16,6 +15,8 @@ from fastrec.parameters import CORES, AnyPath, Notice
 from fastrec.progress import Progress
 from fastrec.toml_file import read_toml
 from fastrec.where import GroupBy, ungrouped_name
+
+_MOST_WEIGHT = 1e300  # so that sums are finite
 
 
 def leaderboard(
@@ -109,7 +110,7 @@ def _weights(weights: Mapping[str, float] | AnyPath | None) -> dict[str, float]:
         where = shown(os.fspath(given))
         given = read_toml(os.fspath(given), "the weights")
     for name, value in given.items():
-        if type(value) not in (int, float) or not 0 <= value < inf:
+        if type(value) not in (int, float) or not 0 <= value < _MOST_WEIGHT:
             raise UsageError(
                 f"{where}: the weight of {name!r} must be a number of at least 0, not {value!r}"
             )

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Collection, Iterable
 from hashlib import sha256
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from fastrec.corpus.manifest import MANIFEST, listed_files
@@ -177,12 +176,12 @@ def not_refused(path: str) -> UsageError:
 
 def work_root_of(output: str, work_dir: str | None) -> str:
     """The work directory of an output: beside it, or below `work_dir`, which outputs share."""
-    output = output.rstrip("/") if is_url(output) else str(Path(output).resolve())
+    output = output.rstrip("/") if is_url(output) else os.path.realpath(output)
     if not work_dir and not is_url(output):
         return join(parent_of(output), f".{base_name(output)}.fastrec-work")
     directory = without_file_protocol(work_dir or parent_of(output))
     if not is_url(directory):
-        directory = str(Path(directory).resolve())
+        directory = os.path.realpath(directory)
     elif not is_url(output):
         import socket  # noqa: PLC0415 - takes 4 ms, and is rarely needed
 

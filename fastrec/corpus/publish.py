@@ -229,7 +229,7 @@ class _Place:
 def open_local_output(
     output: str, kind: Kind, work: str | None = None, *, overwrite: bool, fresh: bool
 ) -> Iterator[LocalOutput]:
-    target = Path(output).resolve()  # a symbolic link stays, and leads to the new output
+    target = Path(os.path.realpath(output))  # a symbolic link stays, and leads to the new output
     work = work or work_root_of(output, None)
     opened = LocalOutput(target, kind, work)
     if not Path(output).is_symlink() and Path(output).name not in ("", ".."):
@@ -308,6 +308,8 @@ def open_output(
     With `overwrite`, an output of the same kind may be replaced. With `fresh`, work of an earlier
     run is removed.
     """
+    if _is_in(_canonical(work), _canonical(output)):
+        raise UsageError(f"--work-dir lies in the output {shown(output)}: give another")
     if not is_url(output):
         return open_local_output(output, kind, work, overwrite=overwrite, fresh=fresh)
     from fastrec.corpus.store_output import open_store_output  # noqa: PLC0415 - only URLs need it

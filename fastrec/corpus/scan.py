@@ -22,6 +22,7 @@ from typing import IO, TypeVar, cast
 
 import zstandard
 from msgspec import UNSET, Struct
+from xxhash import xxh3_128
 
 from fastrec.corpus.manifest import MANIFEST, KeyEntry, Manifest, PartEntry
 from fastrec.engine import jobs_for, make_engine
@@ -141,15 +142,17 @@ def skim_lines(part: PartFile) -> Generator[Buffered]:
     text_bytes = part.entry.text_bytes
     if shard.size == part.entry.bytes:
         total = 0
+        digest = xxh3_128()
         try:
             for buffer, size in _shard_lines(shard, text_bytes, current_limits().skim_bytes):
                 total += size
+                digest.update(memoryview(buffer)[:size])
                 yield buffer, size
         except (OSError, zstandard.ZstdError) as exc:
             if is_out_of_memory(exc):
                 raise out_of_memory(part.path, "decompressing it") from exc
             total = -1
-        if total == text_bytes:
+        if total == text_bytes and digest.hexdigest() == part.entry.text_xxh3_128:
             return
     size = sum(map(len, shard.read_text()))
     reason = "is not the file that the manifest describes, or does not end with a newline"

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from fastrec.build import differences, identity
 from fastrec.engine.base import Argument, Engine, Result, Task
-from fastrec.errors import ClusterError, WorkerDiedError, need
+from fastrec.errors import ClusterError, WorkerDiedError, need, without_secrets
 from fastrec.limits import current_limits
 
 _LOOK_SECONDS = 1.0  # between two looks at the cluster
@@ -149,7 +149,8 @@ class ClusterEngine(Engine):
         try:
             self._client = _bounded_client(self._cluster or self._scheduler, seconds)
         except (OSError, ValueError) as exc:
-            raise self._error(f"{_NO_ANSWER} ({exc or type(exc).__name__})") from exc
+            reason = without_secrets(str(exc), self._scheduler or "") or type(exc).__name__
+            raise self._error(f"{_NO_ANSWER} ({reason})") from exc
         while trouble := self._look():
             if time.monotonic() > deadline:
                 raise self._error(f"{_NO_ANSWER} ({trouble})")

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from hashlib import sha256
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from xxhash import xxh3_64_intdigest, xxh3_128
 
-from fastrec.errors import CorpusError, naming
+from fastrec.errors import CorpusError, UsageError, naming, shown
 from fastrec.storage.local import LOCAL, LocalStorage
 
 if TYPE_CHECKING:
@@ -38,6 +38,14 @@ def is_url(path: str) -> bool:
     return "://" in path
 
 
+def check_local(path: str, what: str) -> None:
+    """Refuse a URL for output that is only written to this machine."""
+    if is_url(path):
+        raise UsageError(
+            f"{what} must be written to a local directory, not to {shown(path)}: copy them there"
+        )
+
+
 def without_file_protocol(path: str | os.PathLike[str]) -> str:
     return os.fspath(path).removeprefix("file://")
 
@@ -58,7 +66,7 @@ def join(directory: str, name: str) -> str:
 
 def last_name(path: str) -> str:
     """The name of a file or directory without the folders it is in."""
-    return base_name(path) if is_url(path) else Path(path).resolve().name
+    return base_name(path) if is_url(path) else base_name(os.path.realpath(path))
 
 
 def parent_and_name(path: str) -> tuple[str, str]:

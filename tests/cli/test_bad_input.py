@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -21,6 +23,7 @@ from fastrec.errors import UsageError
 from tests.check_pairs.trees import Tree
 from tests.import_logs.sample_logs import write_all
 from tests.running import run_here
+from tests.samples import sample
 from tests.sizes import few_of
 from tests.systems import in_terminal, needs_script
 
@@ -768,3 +771,61 @@ def test_an_empty_corpus_has_nothing_to_correct_or_score(tmp_path: Path) -> None
     done = run_here("score", empty, "-o", tmp_path / "scored", "--rule", "exact")
     assert done.returncode == 2
     assert b"there are no records in" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("import", "in.jsonl", "-o", "s3://me:secret@bucket/out"),
+        ("generate", "-n", "1", "-o", "s3://me:secret@bucket/out"),
+        ("report", "corpus", "-o", "s3://me:secret@bucket/out"),
+        ("export", "corpus", "-o", "s3://me:secret@bucket/out"),
+    ],
+)
+def test_what_is_written_to_this_machine_alone_takes_no_url(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "in.jsonl").write_bytes(b"")
+    done = run_here(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert b"must be written to a local directory" in done.stderr
+    assert b"secret" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+def test_a_list_of_questions_at_an_address_is_refused_without_its_secrets(tmp_path: Path) -> None:
+    done = run_here("stats", tmp_path, "--questions", "http://me:secret@host/list?key=secret")
+    assert done.returncode == 2
+    assert b"secret" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("items", "corpus", "--seed", "-1"),
+        ("corrected", "corpus", "--propose", "5", "--seed", "-1", "-o", "p"),
+        ("generate", "-n", "9" * 20, "-o", "new"),
+    ],
+)
+def test_numbers_beyond_their_range_are_refused(tmp_path: Path, arguments: Any) -> None:
+    done = run_here(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert b"is not in the range" in done.stderr
+
+
+def test_links_in_a_circle_are_no_bug(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_bytes(json.dumps(sample()).encode())
+    (tmp_path / "loop").symlink_to("loop")
+    fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "corpus")
+    for words in ("normalize in.jsonl -o loop", "clean loop", "export corpus -o loop/x"):
+        done = run_here(*words.split(), cwd=tmp_path)
+        assert b"unexpected" not in done.stderr
+
+
+def test_a_weight_beyond_all_doubles_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_bytes(json.dumps(sample()).encode())
+    fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "corpus")
+    (tmp_path / "weights.toml").write_text(f'"*" = 1{"0" * 400}\n')
+    done = run_here("leaderboard", tmp_path / "corpus", "--weights", tmp_path / "weights.toml")
+    assert done.returncode == 2
+    assert b"must be a number" in done.stderr

@@ -12,6 +12,7 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from xxhash import xxh3_128_hexdigest
 
 from fastrec.corpus import scan
 from fastrec.corpus.manifest import KeyEntry, PartEntry, SideFileEntry
@@ -37,7 +38,7 @@ def part_of(path: Path, file_bytes: int) -> PartFile:
         bytes=file_bytes,
         sha256="",
         text_bytes=len(TEXT),
-        text_xxh3_128="",
+        text_xxh3_128=xxh3_128_hexdigest(TEXT),
         first=key,
         last=key,
         columns=SideFileEntry(file="", bytes=0, sha256=""),
@@ -64,6 +65,12 @@ def test_every_line_is_seen_once(size: int, cut: int, kind: str) -> None:
         blocks = skimmed(data, Path(folder), limits=Limits(skim_bytes=size))
     assert all(block.endswith(b"\n") for block in blocks)
     assert b"".join(blocks) == TEXT
+
+
+def test_another_text_of_the_same_size_is_an_error(tmp_path: Path) -> None:
+    """Such as that of a corpus which replaced this one meanwhile."""
+    with pytest.raises(ShardError, match="is not the file that the manifest describes"):
+        skimmed(TEXT.replace(b"three", b"eerht"), tmp_path)
 
 
 def test_a_truncated_part_is_an_error(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import fastrec
+from fastrec.commands.generate import Recipe, lines
 from fastrec.corpus import lock as leases
 from fastrec.corpus.store_output import StoreOutput
 from fastrec.errors import LockedError, UsageError
@@ -21,7 +22,7 @@ from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from fastrec.storage.object_store import OBJECT_STORE
 from fastrec.storage.shared_object import SharedObject
-from tests.normalize.normalizing import Corpus
+from tests.normalize.normalizing import Corpus, write
 from tests.services.s3 import S3, without_token
 
 OUT = "s3://bucket/nightly/corpus"
@@ -235,3 +236,26 @@ def test_only_one_of_two_simultaneous_runs_gets_the_lease(
             other.renew()
         assert late
         assert not [key for key in s3.objects() if not key.startswith("in/")]
+
+
+def test_a_corpus_goes_to_a_store_and_back(tmp_path: Path, s3: S3) -> None:
+    """Without records of one identity, its parts and columns are copied unread."""
+    corpora = [tmp_path / "here", "s3://bucket/nightly/corpus", tmp_path / "back"]
+    source: Any = write(tmp_path / "in.jsonl", list(lines(Recipe(records=50, seed=17))))
+    for corpus in corpora:
+        fastrec.normalize(source, corpus)
+        source = corpus
+        assert fastrec.verify(corpus).ok
+    names = [path.name for path in corpora[0].glob("part-*")]  # type: ignore[union-attr]
+    assert len(names) >= 2
+    for name in names:
+        assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "back" / name).read_bytes()
+    assert len(s3.objects()) >= len(names)
+
+
+def test_a_work_directory_in_the_output_is_refused(tmp_path: Path, s3: S3, shards: Path) -> None:
+    for output in (str(tmp_path / "out"), "s3://bucket/out"):
+        with pytest.raises(UsageError, match="--work-dir lies in the output"):
+            fastrec.normalize(shards, output, work_dir=f"{output}/work")
+    assert not (tmp_path / "out").exists()
+    assert not s3.objects()

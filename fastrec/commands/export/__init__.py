@@ -35,7 +35,7 @@ from fastrec.corpus.reader import CorpusReader, open_corpus
 from fastrec.corpus.scan import run_on_parts
 from fastrec.corpus.secrets import list_secrets, search_part
 from fastrec.engine import check_jobs
-from fastrec.errors import SecretsError, UsageError, check_choice, naming, need, shown
+from fastrec.errors import SecretsError, UsageError, check_choice, naming, need
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.json_documents import indented_json
 from fastrec.judge.findings import FindingGroups
@@ -45,7 +45,7 @@ from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.schemas.view import REFUSALS, view_decoder
-from fastrec.storage import is_url
+from fastrec.storage import check_local
 from fastrec.storage.local import LOCAL
 
 if TYPE_CHECKING:
@@ -186,10 +186,7 @@ def _check_options(form: str, output: str, *, raw_cells: bool, has_details: bool
         need("Parquet", "pyarrow")
     if has_details and form != "pairs":
         raise UsageError("details are an option of pairs")
-    if is_url(output):
-        raise UsageError(
-            f"tables must be written to a local directory, not to {shown(output)}: copy them there"
-        )
+    check_local(output, "tables")
 
 
 def _join_tables(paths: Iterable[str], staging: Path, manifest: Manifest) -> None:

@@ -319,7 +319,7 @@ def replacing(path: str) -> Iterator[str]:
     Raises:
         FastrecError: It cannot be written.
     """
-    target = Path(path).resolve()  # of a symbolic link, the file that it points to
+    target = Path(os.path.realpath(path))  # of a symbolic link, the file that it points to
     if target.exists() and not target.is_file():
         yield path
         return

@@ -14,6 +14,7 @@ zlib.
 """
 
 import gzip
+import os
 from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +33,7 @@ from fastrec.commands.generate.text import Rng, table
 from fastrec.errors import UsageError, check_choice, naming
 from fastrec.notebook import Framed
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
+from fastrec.storage import check_local
 
 _POOL = 256
 _BLANKS = (b"", b" ", b"\t", b"   ")
@@ -267,6 +269,7 @@ def generate(
         raise UsageError("the number of shards must be at least 1")
     check_choice("compression", compression, (*_COMPRESSORS, "mixed"))
     formats = [*_COMPRESSORS] if compression == "mixed" else [compression]
+    check_local(os.fspath(output), "shards")
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is not a directory; choose another output")

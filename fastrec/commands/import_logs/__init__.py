@@ -81,7 +81,14 @@ from fastrec.json_documents import sorted_counts
 from fastrec.parameters import CORES, AnyPath, Paths, path_names
 from fastrec.progress import Progress
 from fastrec.sources.inputs import AnyFile, find_files
-from fastrec.storage import hash_of_file, join, open_reader, storage_of, without_file_protocol
+from fastrec.storage import (
+    check_local,
+    hash_of_file,
+    join,
+    open_reader,
+    storage_of,
+    without_file_protocol,
+)
 
 _FAILURES = (LogError, ShardError, OSError, MemoryError)  # of reading a log
 _TOLERANCE = 1e-6  # some harnesses compute means with 32-bit floats
@@ -449,6 +456,7 @@ def import_logs(
     if not names:
         raise UsageError("no input: name logs, directories of logs, globs or URLs")
     directory = without_file_protocol(output)
+    check_local(directory, "shards")
     meaning = _columns(columns, table)
     if meaning and chosen is not None:  # then the table itself knows whether it has these columns
         meaning = replace(meaning, metadata=metadata)

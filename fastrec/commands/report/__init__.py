@@ -51,7 +51,7 @@ from fastrec.pages.html import Html
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.statistics.repeats import RepeatsAs, parse_repeats
-from fastrec.storage import is_url, last_name
+from fastrec.storage import check_local, is_url, last_name
 from fastrec.storage.local import LOCAL
 from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import choose, names_of
@@ -126,6 +126,7 @@ def report(
     path = os.fspath(corpus)
     primaries = as_tuple("primary", primary)
     if isinstance(output, (str, os.PathLike)):
+        check_local(os.fspath(output), "reports")
         _check_target(Path(output), path, overwrite=overwrite)
     check_jobs(jobs)
     if examples < 0:
@@ -194,7 +195,7 @@ def report(
         return output.write(page)
     try:
         # Replaces the file that a symbolic link points to, not the link.
-        LOCAL.write_all(str(Path(output).resolve()), page)
+        LOCAL.write_all(os.path.realpath(output), page)
     except OSError as exc:
         raise FastrecError(f"{shown(str(Path(output)))} cannot be written: {exc.strerror}") from exc
     return len(page)
@@ -280,13 +281,17 @@ def _leaderboard(board: Leaderboard) -> Html:
     return section("board", board, first)
 
 
+def _real(path: AnyPath) -> Path:
+    return Path(os.path.realpath(path))  # unlike `resolve`, it takes links that lead in a circle
+
+
 def _check_target(target: Path, corpus: str, *, overwrite: bool) -> None:
     problem = ""
     if target.exists() and not target.is_file():
         problem = "is not a file; choose a file, or - for standard output"
     elif target.exists() and not overwrite:
         problem = "exists; choose another file, or add --overwrite to replace it"
-    elif not is_url(corpus) and Path(corpus).resolve() in target.resolve().parents:
+    elif not is_url(corpus) and _real(corpus) in _real(target).parents:
         problem = "is inside the corpus; choose a file outside of it"
     if problem:
         raise UsageError(f"{shown(str(target))} {problem}")
