@@ -69,7 +69,7 @@ def test_every_line_is_seen_once(size: int, cut: int, kind: str) -> None:
 
 def test_another_text_of_the_same_size_is_an_error(tmp_path: Path) -> None:
     """Such as that of a corpus which replaced this one meanwhile."""
-    with pytest.raises(ShardError, match="is not the file that the manifest describes"):
+    with pytest.raises(CorpusError, match="is not the file that the manifest describes"):
         skimmed(TEXT.replace(b"three", b"eerht"), tmp_path)
 
 
