@@ -95,14 +95,7 @@ def _take_lock(path: Path, output: Path, wait_seconds: float) -> int:
     deadline = time.monotonic() + wait_seconds
     while True:
         with ExitStack() as stack:
-            try:
-                descriptor = os.open(
-                    path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-                )
-            except PermissionError as exc:
-                if not os.path.lexists(path):  # then no output can be made here
-                    exc.filename = os.fspath(output)
-                raise
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             stack.callback(os.close, descriptor)
             with naming(str(path)):
                 try:

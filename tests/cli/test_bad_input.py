@@ -776,7 +776,6 @@ def test_an_empty_corpus_has_nothing_to_correct_or_score(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("import", "in.jsonl", "-o", "s3://me:secret@bucket/out"),
         ("generate", "-n", "1", "-o", "s3://me:secret@bucket/out"),
         ("report", "corpus", "-o", "s3://me:secret@bucket/out"),
         ("export", "corpus", "-o", "s3://me:secret@bucket/out"),

@@ -147,7 +147,7 @@ def test_validate_exit_codes(arguments: list[str], code: int) -> None:
             2,
             "add up to more than 1",
         ),
-        (["generate", "-n", "1", "-o", "out", "--seed", "-1"], 2, "must not be negative"),
+        (["generate", "-n", "1", "-o", "out", "--seed", "-1"], 2, "-1 is not in the range"),
     ],
 )
 def test_errors_have_a_message_and_an_exit_code(arguments: list[str], code: int, said: str) -> None:

@@ -920,10 +920,7 @@ def rewrite(corpus: Path, change: Callable[[bytes], bytes]) -> None:
     ("change", "message"),
     [
         (lambda data: data[:-1], "does not end with a newline"),
-        (
-            lambda data: b"",
-            "does not have the line that its columns describe, at byte 0 of its text",
-        ),
+        (lambda data: b"", "is not the file that the manifest describes"),
         (
             lambda data: data.replace(b'"is_correct":true', b'"is_correct":"no"', 1),
             "does not have the line that its columns describe, at byte",

@@ -172,7 +172,7 @@ def test_a_read_only_directory(tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir(mode=0o500)
     done = fastrec("normalize", "in.jsonl", "-o", "locked/out")
     assert done.returncode == 3
-    assert b"locked/out: Permission denied" in done.stderr
+    assert b"locked/.out.fastrec-lock: Permission denied" in done.stderr
 
 
 def test_an_output_below_a_file(tmp_path: Path) -> None:

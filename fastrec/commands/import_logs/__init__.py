@@ -82,7 +82,6 @@ from fastrec.parameters import CORES, AnyPath, Paths, path_names
 from fastrec.progress import Progress
 from fastrec.sources.inputs import AnyFile, find_files
 from fastrec.storage import (
-    check_local,
     hash_of_file,
     join,
     open_reader,
@@ -456,7 +455,6 @@ def import_logs(
     if not names:
         raise UsageError("no input: name logs, directories of logs, globs or URLs")
     directory = without_file_protocol(output)
-    check_local(directory, "shards")
     meaning = _columns(columns, table)
     if meaning and chosen is not None:  # then the table itself knows whether it has these columns
         meaning = replace(meaning, metadata=metadata)
