@@ -54,6 +54,7 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,999})(?:\.[0-9]{1,999})?(?:[eE][+-]?[
 _LIMIT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
 _LARGEST = 2**1023  # a larger integer may be no double
 
+_NAMES_OF_ROWS = ("evaluation_name", "model_id")
 FieldPath = tuple[str, ...]  # the keys that lead to a field
 Record = Mapping[str, Any]  # decoded
 ScopeName = tuple[str, str | None]  # evaluation and metric
@@ -423,9 +424,10 @@ def with_groups(
     return results
 
 
-def empty_group(evaluations: Iterable[Grouped]) -> GroupValues:
-    """The values of a total: null for each field that groups have."""
-    return dict.fromkeys(field for evaluation in evaluations for field in evaluation.group or {})
+def empty_group(evaluations: Iterable[Any]) -> GroupValues:
+    """The values of a total: null for each field that groups have, but for names of rows."""
+    groups = (getattr(evaluation, "group", None) or {} for evaluation in evaluations)
+    return {field: None for group in groups for field in group if field not in _NAMES_OF_ROWS}
 
 
 def with_edges(group: GroupBy, numbers: Mapping[Any, int]) -> GroupBy:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import chain, islice
+from itertools import islice
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from fastrec.json_documents import CountsByName, indented_json
 from fastrec.notebook import Rows, Tabular, flat
 from fastrec.statistics.intervals import OptionalNumber
-from fastrec.where import ScopeName
+from fastrec.where import ScopeName, empty_group
 
 _SUMMARY_FORMAT = 4
 
@@ -421,10 +421,10 @@ class Summary(Tabular, kw_only=True):
 
 def scope_rows(evaluations: Sequence[Any], items: str) -> Rows:
     """A row for each item of a list of each evaluation and metric; those of groups say which."""
-    groups = [getattr(evaluation, "group", None) or {} for evaluation in evaluations]
-    no_group = dict.fromkeys(chain.from_iterable(groups))
+    no_group = empty_group(evaluations)
     rows = []
-    for evaluation, group in zip(evaluations, groups, strict=True):
+    for evaluation in evaluations:
+        group = getattr(evaluation, "group", None) or {}
         names = {"evaluation_name": evaluation.evaluation_name, "metric": evaluation.metric}
         rows += [flat(item, names) | no_group | group for item in getattr(evaluation, items)]
     return rows

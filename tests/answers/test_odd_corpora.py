@@ -230,3 +230,13 @@ def test_huge_token_counts_have_a_cost(tmp_path: Path) -> None:
     (tmp_path / "prices.toml").write_text('["*"]\ninput = 2.0\noutput = 8.0\n')
     done = run_here("costs", corpus, "--prices", tmp_path / "prices.toml")
     assert b"unexpected" not in done.stderr
+
+
+def test_totals_of_groups_by_model_keep_the_name_of_the_model(tmp_path: Path) -> None:
+    records = [answer("e", f"q{number}", model, 1) for number in range(3) for model in MODELS]
+    corpus = make_corpus(tmp_path, records)
+    frame = fastrec.stats(corpus, group_by=["model_id", "evaluation.score"]).to_pandas()
+    assert list(frame["model_id"]) == [*MODELS, *MODELS]
+    assert frame["evaluation.score"].isna().sum() == 2
+    frame = fastrec.compare(corpus, *MODELS, group_by="evaluation_name").to_pandas()
+    assert list(frame["evaluation_name"]) == ["e", "e"]
