@@ -11,7 +11,7 @@ from fastrec.answers.selection import Selection
 
 
 def find_questions(
-    selection: Selection, text: str, shortest: int, limit: int
+    selection: Selection, text: str, shortest: int, limit: int, wanted: Array
 ) -> Iterator[tuple[int, Array]]:
     """Yield scopes with the numbers of records that have a hash, or else an id, or else a prefix.
 
@@ -38,7 +38,7 @@ def find_questions(
                 of_hash = columns.numbers("hash")
                 of_id = columns.numbers("sample_id")
                 is_match = np.isin(of_id if kind == "sample_id" else of_hash, codes)
-                places = np.flatnonzero(is_match & (scopes >= 0))
+                places = np.flatnonzero(is_match & np.isin(scopes, wanted))
                 # A question may have many records.
                 first = distinct_of(*(column[places] for column in (of_hash, of_id, scopes))).first
                 places = np.sort(places[first])[:limit]

@@ -13,7 +13,7 @@ kept, so that the next page is quick.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property, lru_cache
 from operator import attrgetter
 from threading import RLock
@@ -22,7 +22,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import replace
 
-from fastrec.answers.codes import NO_NUMBERS, Array, by_code, count_of, is_there, none_if_nan
+from fastrec.answers.codes import (
+    NO_NUMBERS,
+    Array,
+    by_code,
+    count_of,
+    distinct_of,
+    is_there,
+    none_if_nan,
+)
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.facts import Facts, facts_of, mean_lengths, spread_range
 from fastrec.answers.finding import find_questions
@@ -47,7 +55,7 @@ from fastrec.parameters import Names
 from fastrec.schemas.view import encode_json
 from fastrec.summary.document import EvaluationSummary, ModelName, ModelSummary, filled
 from fastrec.summary.present_choice import with_directions
-from fastrec.where import text_of, without_group
+from fastrec.where import ScopeName, text_of, without_group
 from fastrec.wording import Scope as Named
 
 if TYPE_CHECKING:
@@ -94,7 +102,7 @@ class QuestionTable:
             self._set(with_directions(self.evaluations, lower_is_better, known))
 
     def direct_like(self, other: QuestionTable) -> None:
-        """Set the directions that another table of the same corpus has."""
+        """Set the directions and the primary metrics that another table of the same corpus has."""
         lower = {
             (theirs.evaluation_name, theirs.metric)
             for theirs in other.scopes
@@ -104,6 +112,19 @@ class QuestionTable:
             replace(evaluation, lower_is_better=True, graded=True)
             if (without_group(evaluation.evaluation_name), evaluation.metric) in lower
             else evaluation
+            for evaluation in self.evaluations
+        )
+        self.prefer(
+            {(theirs.evaluation_name, theirs.metric) for theirs in other.scopes if theirs.primary}
+        )
+
+    def prefer(self, primary: Collection[ScopeName]) -> None:
+        """Set the primary metrics: these, and no others."""
+        self._set(
+            replace(
+                evaluation,
+                primary=(without_group(evaluation.evaluation_name), evaluation.metric) in primary,
+            )
             for evaluation in self.evaluations
         )
 
@@ -234,15 +255,16 @@ class QuestionTable:
         scope = self._scope(query)
         table = self.table(query)
         differs = np.zeros(table.questions, dtype=np.bool_)
-        mine = _flags_by_question(table)
         for other in self.scopes:
             is_same = (
                 other.evaluation_name == scope.evaluation_name and other.models == scope.models
             )
             if is_same and other.metric != scope.metric:
-                for name, flags in _flags_by_question(self.table(other)).items():
+                theirs = self.table(other)
+                mine = _flags_by_question(table, theirs)
+                for name, flags in _flags_by_question(theirs, table).items():
                     if mine.get(name, flags) != flags:
-                        differs[table.numbers[name]] = True
+                        differs[table.number_of(name)] = True
         return differs
 
     def _input_chars(self, query: Query) -> Array:
@@ -360,14 +382,22 @@ class QuestionTable:
             )
         return rows
 
-    def find(self, text: str, limit: int = 1_000, shortest: int = 1) -> list[QuestionRow]:
+    def find(
+        self,
+        text: str,
+        limit: int = 1_000,
+        shortest: int = 1,
+        among: Iterable[Named] | None = None,
+    ) -> list[QuestionRow]:
         """Find questions by `sample_hash`, or else by a `sample_id`, or else by a prefix of a hash.
 
         A question is listed once per metric. The beginning of a hash needs at least `shortest`
         characters.
         """
         rows = []
-        for scope_number, numbers in find_questions(self.selection, text, shortest, limit):
+        wanted = np.array([self._number(scope) for scope in among or self.scopes])
+        found = find_questions(self.selection, text, shortest, limit, wanted)
+        for scope_number, numbers in found:
             query = query_of(self.scopes[scope_number])
             table = self.table(query)
             questions = np.unique(table.question[np.isin(table.number, numbers)])
@@ -548,11 +578,17 @@ def _has_sample_id(table: ScopeRecords, patterns: Sequence[str]) -> Array:
     return is_there(table.question[is_match[codes]], table.questions)
 
 
-def _flags_by_question(table: ScopeRecords) -> dict[str, list[int]]:
-    """By name of a question: the models that have records, each with what it made of it."""
-    cells = table.cells
-    flags = cells.model * 8 + cells.flags
-    return {table.names[number]: own for number, own in by_code(cells.question, flags)}
+def _flags_by_question(table: ScopeRecords, other: ScopeRecords) -> dict[str, list[int]]:
+    """By name of a question: the models that have records, each with what it made of it.
+
+    A hash that the other metric splits is split here, too.
+    """
+    questions, names = table.split_by(other.split_hashes())
+    first, place = distinct_of(questions, table.model)
+    flags = np.zeros(len(first), dtype=np.int64)
+    np.bitwise_or.at(flags, place, table.flag)
+    flags += table.model[first] * 8
+    return {names[number]: own for number, own in by_code(questions[first], flags)}
 
 
 def scope_of(evaluation: EvaluationSummary) -> Scope:

@@ -1,6 +1,7 @@
 """`fastrec show`: one question of a corpus with the answers of all models, or of some."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Unpack
 
 from fastrec.answers.choosing import open_scopes
@@ -91,7 +92,8 @@ def show(
 def _find(
     index: QuestionTable, text: str, queries: Sequence[Query], filters: Filters
 ) -> list[QuestionRow]:
-    everywhere = index.find(text, shortest=_SHORTEST)
+    find = partial(index.find, text, shortest=_SHORTEST)
+    everywhere = find(among=queries) or find()
     if not everywhere:
         short = f"; give at least {_SHORTEST} characters of a hash" if len(text) < _SHORTEST else ""
         raise UsageError(

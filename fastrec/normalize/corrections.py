@@ -319,7 +319,7 @@ class Labeller:
         return numbers or None
 
     def _about(self, numbers: list[int], value: JsonObject) -> list[int]:
-        return sorted(number for number in numbers if _is_about(self.labels[number], value))
+        return sorted(number for number in numbers if is_about(self.labels[number], value))
 
     def label_of(self, value: JsonObject) -> Label | None:
         """The label that decides about a record; None without any."""
@@ -353,7 +353,7 @@ class Labeller:
         return bool(changed)
 
 
-def _is_about(label: Label, value: JsonObject) -> bool:
+def is_about(label: Label, value: JsonObject) -> bool:
     metadata = value.get("metadata") or {}
     known = {name: metadata.get(name, value.get(name)) for name in TRIAL_FIELDS}
     known |= {"evaluation_id": value["evaluation_id"], "sample_id": value["sample_id"]}

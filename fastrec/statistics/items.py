@@ -72,7 +72,7 @@ def discriminations(scores: Array) -> Array:
     with np.errstate(invalid="ignore", divide="ignore"):
         x, y = (
             np.where(known, values - np.where(known, values, 0.0).sum(axis=0) / counts, 0.0)
-            for values in (scores, rest)
+            for values in (scores - np.fmax.reduce(scores), rest)  # equal scores become 0
         )
         spread = np.sqrt((x**2).sum(axis=0) * (y**2).sum(axis=0))
         correlations = np.where(spread > 0, (x * y).sum(axis=0) / spread, np.nan)

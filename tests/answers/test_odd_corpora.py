@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fastrec
+from fastrec.answers.choosing import open_index
+from fastrec.answers.table import Query
 from fastrec.errors import UsageError
+from fastrec.statistics.items import discriminations
 from tests.answers.small import Record, answer, make_corpus
 from tests.running import run_here
 from tests.samples import sample_of
@@ -240,3 +245,72 @@ def test_totals_of_groups_by_model_keep_the_name_of_the_model(tmp_path: Path) ->
     assert frame["evaluation.score"].isna().sum() == 2
     frame = fastrec.compare(corpus, *MODELS, group_by="evaluation_name").to_pandas()
     assert list(frame["evaluation_name"]) == ["e", "e"]
+
+
+def test_equal_scores_have_no_correlation() -> None:
+    """Rounded means do not make one of them."""
+    random = np.random.default_rng(5)
+    scores = random.random((24, 5))
+    scores[:, 0] = 0.1
+    scores[:, 1] = 0.5
+    assert np.isnan(discriminations(scores)).tolist() == [True, True, False, False, False]
+
+
+def test_metrics_that_differ_are_found_if_only_one_splits_the_hash(tmp_path: Path) -> None:
+    records = []
+    for number in range(3):
+        records += [
+            split(number, MODELS[0], sample, 1, evaluation_result_id="acc") for sample in (0, 1)
+        ]
+        records.append(split(number, MODELS[0], 0, 0, evaluation_result_id="judge"))
+    index = open_index(make_corpus(tmp_path, records))
+    for metric in ("acc", "judge"):
+        query = Query(evaluation_name="e", metric=metric, which="metrics-differ")
+        assert len(index.ids(query)) == 3
+
+
+def test_a_question_is_found_beyond_a_thousand_others(tmp_path: Path) -> None:
+    """All have the same `sample_id`."""
+    records = [
+        answer(
+            f"e{number:02}", f"q{number}", MODELS[0], 1, sample_id="0", evaluation_result_id=name
+        )
+        for number in range(51)
+        for name in (f"metric {metric}" for metric in range(20))
+    ]
+    corpus = make_corpus(tmp_path, records)
+    [question] = fastrec.show(corpus, "0", evaluation="e50").questions
+    assert question.evaluation_name == "e50"
+
+
+def test_the_trend_of_a_report_has_its_filters_and_directions(tmp_path: Path) -> None:
+    for night in (0, 1):
+        folder = tmp_path / "nights" / str(night)
+        folder.mkdir(parents=True)
+        records = []
+        for number in range(40):
+            metadata = {"metadata": {"subject": "law" if number % 2 else "art"}}
+            score = 2.0 + night * (number % 2) + number / 100
+            for model in MODELS:
+                named = {"evaluation_result_id": "loss", "sample_id": str(number)}
+                records.append(answer("e", f"q{number}", model, score, **named, **metadata))
+        shard = folder / "in.jsonl"
+        shard.write_text("".join(json.dumps(record) + "\n" for record in records))
+        fastrec.normalize(shard, tmp_path / "corpora" / str(night))
+    corpora = tmp_path / "corpora"
+
+    def changes(**options: Any) -> list[str]:
+        page = tmp_path / "page.html"
+        fastrec.report(corpora / "1", page, trend=corpora, overwrite=True, **options)
+        [section] = re.findall(r"(?s)<h2[^>]*>Trend</h2>(.*?)</section>", page.read_text())
+        rows = re.findall(r"(?s)<tr>(.*?)</tr>", section)
+        return [
+            re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", row)) for row in rows if MODELS[0] in row
+        ]
+
+    higher, lower = changes(), changes(lower_is_better="loss")
+    assert higher
+    assert lower
+    assert higher != lower
+    assert not any(" law" in row for row in changes(where="metadata.subject=art"))
+    assert len(changes(where="metadata.subject=art")) < len(higher)

@@ -20,6 +20,8 @@ import fastrec
 from fastrec.commands.view.answer_page import LabelFile
 from fastrec.commands.view.server import HEADERS
 from fastrec.errors import UsageError
+from tests.answers.small import answer
+from tests.answers.small import make_corpus as small_corpus
 from tests.commands.viewing import (
     STEERING,
     Client,
@@ -262,3 +264,33 @@ def test_a_full_disk(
     assert status == 500
     assert "The label cannot be written" in page
     assert "labels.jsonl: No space left on device" in page
+
+
+@pytest.mark.parametrize(
+    ("records", "conditions"),
+    [
+        (
+            [{"metadata": {"epoch": "1"}}, {"metadata": {"epoch": "2"}}],
+            {"where": "metadata.epoch=2"},
+        ),
+        ([{}, {"evaluation_result_id": "x"}], {}),
+        ([{}, {"metadata": {"attempt": "2"}}], {}),
+    ],
+)
+def test_a_label_that_is_about_several_records_is_refused(
+    tmp_path: Path, file: Path, records: list[dict[str, Any]], conditions: dict[str, str]
+) -> None:
+    """The page shows one of them: others do not match, have a metric, or a field more."""
+    answers = [
+        answer("E", "q", "m/a", 0, text=f"answer {number}", **fields)
+        for number, fields in enumerate(records)
+    ]
+    corpus = small_corpus(tmp_path, answers)
+    (line, *_) = fastrec.cat(corpus)
+    names = urlencode({"evaluation": "E", "show": "m/a", **conditions})
+    with serving(corpus, labels=file) as opened:
+        client = Client(opened.address)
+        status, _, page = post(client, f"/label/{json.loads(line)['sample_hash']}?{names}")
+    assert status == 400
+    assert "No label can tell this answer from others" in page
+    assert not file.exists() or not file.read_bytes()

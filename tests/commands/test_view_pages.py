@@ -15,6 +15,8 @@ import pytest
 import fastrec
 from fastrec.commands.view.addresses import name_text
 from fastrec.commands.view.server import View
+from tests.answers.small import answer
+from tests.answers.small import make_corpus as small_corpus
 from tests.commands.test_report import Page
 from tests.commands.viewing import (
     HOSTILE,
@@ -347,3 +349,24 @@ def test_cost_of_a_model(tmp_path: Path) -> None:
         [row] = cells(Client(opened.address).page(of_models("model", "org/a")), "Cost")
     assert row[:3] == ["sums", str(expected.answers), "0"]
     assert row[3] == f"{expected.cost:.2f}" == f"{4 * expected.answers:.2f}"
+
+
+def test_groups_are_of_the_primary_metric(tmp_path: Path) -> None:
+    """The one that `--primary` names, as on the first page."""
+    records = [
+        answer(
+            "E",
+            f"q{number}",
+            model,
+            (number + place) % 3 == 0 if metric == "acc" else (number + place) % 4 > 0,
+            evaluation_result_id=metric,
+            metadata={"subject": "law" if number % 2 else "art"},
+        )
+        for number in range(12)
+        for place, model in enumerate(("org/a", "org/b", "org/c"))
+        for metric in ("acc", "strict")
+    ]
+    with serving(small_corpus(tmp_path, records), primary="E=strict") as opened:
+        page = Page(Client(opened.address).page("/group?by=metadata.subject").encode()).text
+    assert "E · strict" in page
+    assert "E · acc" not in page

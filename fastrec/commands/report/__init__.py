@@ -183,7 +183,14 @@ def report(
         costs = find_costs(index, priced, primary_queries(index, Filters(), metrics, primaries))
     bodies = {
         "Leaderboard": _leaderboard(board),
-        "Trend": trend_section(paths, wanted.split()[0]),
+        "Trend": trend_section(
+            paths,
+            wanted,
+            metrics=metrics,
+            lower_is_better=as_tuple("lower_is_better", lower_is_better),
+            jobs=jobs,
+            progress=progress,
+        ),
         "Cost": costs_section(costs),
         **_result_sections(index, stats, costs, notes, examples),
         "Calibration": _calibration(index, confidence),

@@ -17,11 +17,11 @@ _MARGIN = 8  # pixels above and below
 _MOST_CHANGES = 500
 
 
-def trend_section(paths: Sequence[AnyPath], filters: Filters) -> Html:
+def trend_section(paths: Sequence[AnyPath], filters: Filters, **how: Any) -> Html:
     """Show how models changed over corpora: plots, changes, and the line counts of each corpus."""
     if not paths:
         return Html("")
-    trend = collect_trend(paths, filters)
+    trend = collect_trend(paths, filters, **how)
     names = [corpus.name for corpus in trend.corpora]
     shown = trend.evaluations[: current_limits().report_scopes]
     changes = trend.significant_changes()

@@ -73,7 +73,8 @@ from fastrec.commands.view.work import Background, WorkingError
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import FastrecError, UsageError, counted, listed, shown
 from fastrec.filters import Filters, make_filters
-from fastrec.normalize.corrections import Labeller
+from fastrec.judge.parse import decoded
+from fastrec.normalize.corrections import Labeller, is_about
 from fastrec.pages import render_template
 from fastrec.pages.html import Html
 from fastrec.storage import last_name
@@ -177,14 +178,12 @@ class _Pages:
     def __init__(
         self,
         index: QuestionTable,
-        primary: Sequence[str],
         prices: Prices,
         labels: LabelFile | None,
         root: str,
     ) -> None:
         self._index = index
         self._labels = labels
-        self._primary = primary
         self._prices = prices
         self.background = Background()
         self._opened = lru_cache(_KEPT)(self._open)
@@ -202,7 +201,7 @@ class _Pages:
         """The leaderboard, which is computed when it is first asked for."""
         board: Leaderboard = self.background.result(
             None,
-            lambda progress: make_leaderboard(self._index, primary=self._primary, most=_COLUMNS),
+            lambda progress: make_leaderboard(self._index, most=_COLUMNS),
         )
         return board
 
@@ -346,7 +345,17 @@ class _Pages:
         asked = self._asked(request)
         shown = self._answer(asked)
         assert self._labels  # otherwise, the guard has refused it
-        self._labels.add(new_label(asked.row, shown, form))
+        label = new_label(asked.row, shown, form)
+        # Conditions and the metric of the page hide records that the label may be about, too.
+        rows = [
+            row
+            for row in self._index.find(asked.row.sample_hash)
+            if row.evaluation_name == label.evaluation
+        ]
+        answers = chain(*(self._index.answers(row, (label.model,)) for row in rows))
+        if sum(is_about(label, decoded(answer.line)) for answer in answers) > 1:
+            raise UsageError("No label can tell this answer from others of its model")
+        self._labels.add(label)
         return RedirectResponse(asked.answer(shown.name), 303)
 
     def _read_labels(self) -> Labeller | None:
@@ -508,9 +517,10 @@ class View:
         labels: str | None,
     ) -> None:
         file = None if labels is None else LabelFile(labels)
-        primary_queries(index, Filters(), "judgements", primary)  # refuses what is no metric
+        chosen = primary_queries(index, Filters(), "judgements", primary)
+        index.prefer({(query.evaluation_name, query.metric) for query in chosen})
         token = secrets.token_urlsafe(24)
-        self._pages = _Pages(index, primary, prices, file, f"/{token}")
+        self._pages = _Pages(index, prices, file, f"/{token}")
         self._socket = _listen(port)
         port = self._socket.getsockname()[1]
         self.address = f"http://{_HOST}:{port}/{token}/"
