@@ -231,11 +231,11 @@ class NothingValidError(FastrecError):
         )
         if self.codes:
             counts += f" ({listed([f'{code}: {count:,}' for code, count in self.codes], 3)})"
-        why = (
-            f"Run `fastrec validate {shown(self.shard)}` to see why"
-            if self.rejected
-            else "Check the input"
-        )
+        why = "Check the input"
+        if any(code == "version.newer" for code, _ in self.codes):
+            why = "Leave out --schema: records are of a later version than the corpus"
+        elif self.rejected:
+            why = f"Run `fastrec validate {shown(self.shard)}` to see why"
         return (
             f"no line is a valid record, so nothing was published: {counts}\n"
             f"{why}, or give --allow-empty to publish a corpus without records."

@@ -427,7 +427,8 @@ def explain_damage(*corpora: str) -> Iterator[None]:
         text = str(exc)
         says_what_to_do = "fastrec verify" in text or "this version of fastrec reads" in text
         if not says_what_to_do and not isinstance(exc, ShardLimitError):
-            inside = [corpus for corpus in corpora if exc.path.startswith(os.path.join(corpus, ""))]
-            corpus = shown((inside or corpora)[0])
+            inside = any(exc.path.startswith(os.path.join(corpus, "")) for corpus in corpora)
+            # A corpus has no folders: below a directory of corpora, this is the damaged one.
+            corpus = shown(os.path.dirname(exc.path) if inside else corpora[0])
             exc.add_note(f"The corpus is damaged: `fastrec verify {corpus}` lists all problems.")
         raise

@@ -123,7 +123,7 @@ class Manifest(Struct, kw_only=True):
     format: int = MANIFEST_FORMAT
     #: Version of fastrec.
     fastrec: str
-    #: Schema version of the corpus.
+    #: Schema version of the corpus, as its records spell it.
     schema: str
     #: Options that influence the content of the corpus.
     options: dict[str, object]

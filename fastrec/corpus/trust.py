@@ -148,7 +148,7 @@ def _with_few_overlaps(ranges: list[_Range]) -> list[str]:
 def _why_other(manifest: Manifest, target: Schema) -> str:
     """Why a corpus has not the lines that a corpus of the target would have; empty if it has."""
     if manifest.schema != target.label:
-        return f"they have schema {manifest.schema}, and the new corpus has {target.label}"
+        return f"they have schema {manifest.schema}, and the new corpus has {target.name}"
     return "it was refused" if manifest.refused else ""
 
 

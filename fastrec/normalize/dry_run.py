@@ -59,7 +59,7 @@ class PlannedReuse(Struct):
 
     #: Files as the last run read them, not read again.
     unchanged: int
-    #: Files that the last run did not have; without `--incremental`, all.
+    #: Files that the last run did not have; all without `--incremental` or usable work.
     new: list[str]
     #: Files that changed since the last run.
     changed: list[str]

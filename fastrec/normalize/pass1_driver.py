@@ -357,9 +357,8 @@ class _Pass1:
             raise nothing_matches(filters, names, lines.similar)
         total = sum(counts.lines for counts in pieces)
         rejected = sum(counts.rejected for counts in pieces)
-        raise NothingValidError(
-            utf8(self._shards[0].path), total, rejected, lines.codes.most_common()
-        )
+        shard = utf8(self._shards[0].path) if rejected else ""
+        raise NothingValidError(shard, total, rejected, lines.codes.most_common())
 
     def _settle_target(self, results: Sequence[SortResult]) -> None:
         """Start again if all records are of the default version, and the target is another.

@@ -76,7 +76,7 @@ class NormalizeResult(Struct):
     shards: int
     #: Files as the last run read them, not read again.
     unchanged: int
-    #: Files that the last run did not have; without `--incremental`, all.
+    #: Files that the last run did not have; all without `--incremental` or usable work.
     new: int
     #: Files that changed since the last run.
     changed: int

@@ -249,6 +249,7 @@ class _Search(Struct):
     parts: dict[str, Listed] = {}  # by path
     notices: list[str] = []
     problems: list[str] = []
+    corpora: list[str] = []
     damages: list[tuple[str, str]] = []  # parts of corpora, and what is wrong with each
 
     def shards_in(self, folders: _Folders) -> Iterator[str]:
@@ -265,6 +266,7 @@ class _Search(Struct):
                 unnamed[corpora[0]] += paths
             elif manifest := _manifest_in(folder, names):
                 listing = join(folder, _MANIFEST)
+                self.corpora.append(folder)
                 parts = {file_in(folder, part.file, listing): part for part in manifest.parts}
                 for path, part in parts.items():
                     self.parts[normpath(path)] = part
@@ -396,8 +398,9 @@ def _shards_of(name: str, search: _Search) -> Iterator[tuple[Shard, object]]:
     problems = search.problems
     files_in = search.shards_in if is_url(name) else search.local_shards_in
     try:
+        known = len(search.corpora)
         matches = {name: None} if name == STDIN else dict(_expand(name, files_in, problems))
-        if not matches:
+        if not matches and len(search.corpora) == known:  # a corpus may have no parts
             problems.append(_nothing_at(name, "*.jsonl* files"))
         shards = _shards(list(filter(None, matches.values())))
     except OSError as exc:

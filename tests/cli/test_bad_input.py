@@ -23,7 +23,7 @@ from fastrec.errors import UsageError
 from tests.check_pairs.trees import Tree
 from tests.import_logs.sample_logs import write_all
 from tests.running import run_here
-from tests.samples import sample
+from tests.samples import sample, sample_of
 from tests.sizes import few_of
 from tests.systems import in_terminal, needs_script
 
@@ -828,3 +828,36 @@ def test_a_weight_beyond_all_doubles_is_refused(tmp_path: Path) -> None:
     done = run_here("leaderboard", tmp_path / "corpus", "--weights", tmp_path / "weights.toml")
     assert done.returncode == 2
     assert b"must be a number" in done.stderr
+
+
+def test_a_corpus_without_records_is_an_input(tmp_path: Path) -> None:
+    """One among several nights; alone, it needs --allow-empty, too."""
+    (tmp_path / "none.jsonl").write_bytes(b"")
+    (tmp_path / "one.jsonl").write_bytes(json.dumps(sample()).encode())
+    fastrec.normalize(tmp_path / "none.jsonl", tmp_path / "empty", allow_empty=True)
+    fastrec.normalize(tmp_path / "one.jsonl", tmp_path / "full")
+    both = [tmp_path / "empty", tmp_path / "full"]
+    assert fastrec.normalize(both, tmp_path / "merged").line_counts.kept == 1
+    assert list(fastrec.cat(tmp_path / "merged")) == list(fastrec.cat(tmp_path / "full"))
+    assert fastrec.stats(both).evaluations
+    done = run_here("normalize", tmp_path / "empty", "-o", tmp_path / "again")
+    assert done.returncode == 3
+    assert b"no line is a valid record" in done.stderr
+    fastrec.normalize(tmp_path / "empty", tmp_path / "again", allow_empty=True)
+    assert fastrec.verify(tmp_path / "again").ok
+
+
+def test_records_of_a_later_version_than_the_corpus(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_bytes(json.dumps(sample_of("0.3.0")).encode())
+    done = run_here("normalize", tmp_path / "in.jsonl", "-o", tmp_path / "out", "--schema", "0.2.0")
+    assert done.returncode == 3
+    assert b"Leave out --schema" in done.stderr
+
+
+def test_a_damaged_corpus_among_others_is_named(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_bytes(json.dumps(sample()).encode())
+    for night in ("1", "2"):
+        fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "nights" / night)
+    (tmp_path / "nights" / "1" / "manifest.json").write_bytes(b"{")
+    done = run_here("trend", tmp_path / "nights")
+    assert f"fastrec verify {tmp_path / 'nights' / '1'}".encode() in done.stderr
