@@ -204,7 +204,7 @@ def _read_hashes(files: Iterable[str]) -> list[str]:
     hashes: dict[str, None] = {}
     for file in files:
         try:
-            lines = Path(file).read_text(encoding="utf-8").splitlines()
+            lines = Path(file).read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as exc:
             reason = getattr(exc, "strerror", None) or exc
             raise UsageError(f"the questions {shown(file)} cannot be read: {reason}") from exc

@@ -258,7 +258,8 @@ class ColumnsBuilder:
             yield METADATA + key, "u1", codes
             yield f"values.{METADATA}{key}", "json", encode_json([None, *map(Raw, values)])
         yield "metadata", "json", encode_json(self._metadata.other_keys())
-        yield "exact", "json", encode_json(self._exact)
+        # Which column came first depends on the windows that records came in.
+        yield "exact", "json", encode_json(dict(sorted(self._exact.items())))
 
     def write(self, path: str, text_hash: str) -> tuple[int, str]:
         """Write the file, given the 128-bit xxh3 of the text of the part.

@@ -425,10 +425,12 @@ class Place(Struct, frozen=True):
 
 
 _Fix = tuple[int, bytes]  # the number of the line in the file of fixes, and the line
+# By offset and digest of the rejected line. Without an offset, options left out a valid record.
+_Fixes = dict[tuple[int | None, str], _Fix]
 
 
 @lru_cache(maxsize=4)
-def read_fixes(file: GivenFile) -> dict[str, dict[tuple[int, str], _Fix]]:
+def read_fixes(file: GivenFile) -> dict[str, _Fixes]:
     """The lines that were corrected, by shard, then by offset and digest of the original line."""
     text, beside = file.texts
     lines = text.removesuffix(b"\n").split(b"\n")
@@ -438,7 +440,7 @@ def read_fixes(file: GivenFile) -> dict[str, dict[tuple[int, str], _Fix]]:
             f"{file} has {counted(lines, 'line')}, {file}{PLACES} {len(places):,}: "
             "keep each line in its place, also those that are not corrected"
         )
-    fixes = defaultdict[str, dict[tuple[int, str], _Fix]](dict)
+    fixes = defaultdict[str, _Fixes](dict)
     for number, (line, described) in enumerate(zip(lines, places, strict=True), start=1):
         try:
             place = msgspec.json.decode(described, type=Place)
@@ -446,7 +448,7 @@ def read_fixes(file: GivenFile) -> dict[str, dict[tuple[int, str], _Fix]]:
             raise UsageError(f"{file}{PLACES}, line {number:,} is damaged: {exc}") from exc
         # Some editors end lines with a carriage return.
         digests = {sha256(text).hexdigest() for text in (line, line.removesuffix(b"\r"))}
-        if line.strip() and place.offset is not None and place.sha256 not in digests:
+        if line.strip() and place.sha256 not in digests:
             fixes[place.source][place.offset, place.sha256] = number, line
     return dict(fixes)
 
@@ -455,7 +457,7 @@ def fix_lines(
     batch: Batch,
     normal: bytearray,
     judge: Judge,
-    fixes: dict[tuple[int, str], _Fix],
+    fixes: _Fixes,
     counts: Counter[str],
 ) -> None:
     """Judge the corrected versions of rejected lines, and add the valid ones to the records.

@@ -247,7 +247,8 @@ def run_passes(
             "a cluster cannot read files in the memory of this process: give --engine pool"
         )
     if (small or private) and options.engine == "pool":
-        options = replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
+        memory = options.memory or options.memory_per_job * options.jobs
+        options = replace(options, jobs=1, memory=memory)
     check_fields(shards, options.filters.where)
     engine = make_engine(options.jobs, options.engine, options.scheduler)
     corpus = run_attempts(

@@ -314,3 +314,11 @@ def test_the_trend_of_a_report_has_its_filters_and_directions(tmp_path: Path) ->
     assert higher != lower
     assert not any(" law" in row for row in changes(where="metadata.subject=art"))
     assert len(changes(where="metadata.subject=art")) < len(higher)
+
+
+def test_a_list_of_questions_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    corpus = make_corpus(tmp_path, [answer("e", f"q{number}", MODELS[0], 1) for number in range(3)])
+    hashes = [json.loads(line)["sample_hash"] for line in fastrec.cat(corpus)][:2]
+    file = tmp_path / "questions.txt"
+    file.write_text("\ufeff" + "\n".join(hashes))
+    assert len(list(fastrec.cat(corpus, questions=file))) == 2

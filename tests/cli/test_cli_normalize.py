@@ -167,6 +167,11 @@ def test_output_is_required() -> None:
     assert "--output" in invoke("good.jsonl").output
 
 
+@pytest.mark.parametrize("jobs", ["3", "7"])
+def test_the_least_memory_for_any_number_of_jobs(jobs: str) -> None:
+    assert invoke("good.jsonl", "-o", "out", "--memory", "1MiB", "--jobs", jobs).exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("part_size", "memory"),
     [("4096", "64M"), ("4K", "0.25GiB"), ("4 KiB", "268435456"), ("4kb", "1g"), ("4096B", "1TB")],

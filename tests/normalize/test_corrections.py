@@ -237,6 +237,24 @@ def test_fixed_lines_are_kept_as_if_they_had_been_right(
     )
 
 
+def test_a_correction_of_a_record_that_options_left_out_is_reported(tmp_path: Path) -> None:
+    """It is valid, so there is nothing to fix at its place."""
+    one = line("0.2.1", "a", 0)
+    other = one.replace(b'"is_correct": false', b'"is_correct": true')
+    assert other != one
+    shard = write(tmp_path / "in.jsonl", [one, other, line("0.2.1", "a", 1)])
+    fastrec.normalize(shard, tmp_path / "corpus", conflicts="reject")
+    fix = tmp_path / "fix.jsonl"
+    fastrec.rejects(tmp_path / "corpus", extract=fix)
+    lines = fix.read_bytes().splitlines()
+    assert len(lines) == 2
+    fix.write_bytes(b"".join(text.replace(b"true", b"false") + b"\n" for text in lines))
+    result = run([shard], tmp_path / "out", make_options(fixes=fix, conflicts="reject"))
+    assert result.summary.fixes
+    assert (result.summary.fixes.given, result.summary.fixes.unmatched) == (2, 2)
+    assert any("2 corrected lines" in notice for notice in result.notices)
+
+
 def test_an_editor_may_end_all_lines_with_a_carriage_return(tmp_path: Path) -> None:
     """A line that is otherwise unchanged is no fix."""
     good = [line("0.2.1", "a", at) for at in range(2)]

@@ -18,11 +18,13 @@ from typing import Any
 
 import pytest
 
+import fastrec
 from fastrec.commands.generate import Recipe, lines
 from fastrec.engine.base import SerialEngine
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize import plan
 from fastrec.normalize import run as module
+from fastrec.schemas.hashes import sample_hash
 from fastrec.sources.formats import Format
 from tests.normalize.normalizing import (
     EVERYTHING,
@@ -388,3 +390,23 @@ def test_examples_of_replaced_hashes_do_not_depend_on_arrival(tmp_path: Path) ->
     one = normalized(write(tmp_path / "one.jsonl", several), tmp_path / "one")
     two = normalized(write(tmp_path / "two.jsonl", several[::-1]), tmp_path / "two")
     assert one.same_for_all == two.same_for_all
+
+
+def test_columns_with_integers_beyond_arrays_do_not_depend_on_windows(tmp_path: Path) -> None:
+    """The first and the last record have them, in different columns."""
+    records = [sample(input=question(number), sample_id=number) for number in range(400)]
+    by_hash = sorted(
+        records,
+        key=lambda record: sample_hash(record["input"]["raw"], record["input"]["reference"]),
+    )
+    by_hash[0]["token_usage"] = {"input_tokens": 10**20, "output_tokens": 1, "total_tokens": 10**20}
+    by_hash[-1]["evaluation"]["score"] = 2**53 + 1
+    shard = write(tmp_path / "in.jsonl", [json.dumps(record).encode() for record in records])
+    columns = set()
+    for name, limits in (("large", Limits()), ("small", Limits(window_bytes=1, read_bytes=1_000))):
+        corpus = tmp_path / name
+        with use_limits(limits):
+            fastrec.normalize(shard, corpus)
+        assert fastrec.verify(corpus).ok
+        columns.add((corpus / "part-00000.columns").read_bytes())
+    assert len(columns) == 1
