@@ -24,7 +24,7 @@ from fastrec.corpus.reader import CorpusReader, lines_of, open_columns, open_cor
 from fastrec.corpus.scan import PartFile, PartTask, run_in_order, skim_lines
 from fastrec.corpus.sources import line_begin, need_sources, read_sources
 from fastrec.engine import check_jobs, jobs_for
-from fastrec.errors import UsageError
+from fastrec.errors import UsageError, naming
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.judge.parse import decoded
 from fastrec.limits import current_limits
@@ -169,7 +169,7 @@ def _run(tasks: Sequence[_CatTask], jobs: int) -> Generator[bytes]:
 
 def _write_text(task: _CatTask) -> _CatTask:
     """Write the matching lines of a part to a file. Runs in a worker."""
-    with open(task.output, "wb") as file:
+    with naming(task.output), open(task.output, "wb") as file:
         file.writelines(_matching_text(task))
     return task
 

@@ -9,7 +9,6 @@ a labels file to fill in: a random sample in which every answer is equally likel
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Unpack
 
@@ -21,7 +20,7 @@ from fastrec.answers.records import ScopeRecords
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import Scope
 from fastrec.answers.trials import trial_of
-from fastrec.errors import UsageError, shown
+from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import FilterArguments, make_filters
 from fastrec.judge.parse import decoded
 from fastrec.normalize.corrections import GivenFile, Labeller, count_unfilled, new_verdict
@@ -33,6 +32,7 @@ from fastrec.schemas.view import encode_json
 from fastrec.sorting.keys import METRIC
 from fastrec.statistics.corrected import correct_mean
 from fastrec.statistics.intervals import OptionalNumber
+from fastrec.storage.local import LOCAL
 from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.same_run import TRIAL_FIELDS
 from fastrec.where import said
@@ -247,11 +247,12 @@ def _sample(numbers: Array, most: int, seed: int) -> Array:
 def _write_lines(selection: Selection, numbers: Array, path: str, graded: set[Any]) -> None:
     """Write lines to fill in, without the verdicts of the grader, which might sway a person."""
     lines = [encode_json(_line_of(decoded(line), graded)) for line in selection.lines(numbers)]
+    if os.path.lexists(path):
+        raise UsageError(f"{shown(path)} exists: name a new file")
     try:
-        with Path(path).open("xb") as file:
-            file.write(b"".join(line + b"\n" for line in lines))
+        LOCAL.write_all(path, b"".join(line + b"\n" for line in lines))
     except OSError as exc:
-        raise UsageError(f"{shown(path)} cannot be written: {exc.strerror}") from exc
+        raise FastrecError(f"{shown(path)} cannot be written: {exc.strerror}") from exc
 
 
 def _line_of(record: JsonObject, graded: set[Any]) -> JsonObject:

@@ -5,17 +5,17 @@
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Unpack
 
 from fastrec.answers.choosing import open_scopes
 from fastrec.answers.items import EvaluationItems
-from fastrec.errors import UsageError, shown
+from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import FilterArguments, Strings, make_filters
 from fastrec.notebook import Rows, Tabular
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.statistics.items import FEWEST_MODELS
+from fastrec.storage.local import LOCAL
 from fastrec.summary.document import scope_rows
 
 
@@ -90,6 +90,7 @@ def _write_subsets(evaluations: Sequence[EvaluationItems], path: str) -> None:
             lines.append(f"# {len(scope.subset.questions):,} questions of {scope.evaluation_name}")
             lines += scope.subset.questions
     try:
-        Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8", errors="surrogatepass")
+        text = "\n".join([*lines, ""]).encode(errors="surrogatepass")
+        LOCAL.write_all(os.path.realpath(path), text)
     except OSError as exc:
-        raise UsageError(f"{shown(path)} cannot be written: {exc.strerror}") from exc
+        raise FastrecError(f"{shown(path)} cannot be written: {exc.strerror}") from exc

@@ -152,7 +152,7 @@ def _opened(
     if not isinstance(target, (str, os.PathLike)):
         yield target, None
         return
-    with _new(Path(target)) as file, _new(Path(os.fspath(target) + PLACES)) as places:
+    with _new(Path(target)) as file, LOCAL.create(os.fspath(target) + PLACES) as places:
         yield file, places
 
 

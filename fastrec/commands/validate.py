@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 from fastrec.corpus.scan import run_in_order
 from fastrec.engine import check_jobs, jobs_for
-from fastrec.errors import FastrecError, ShardError, UsageError, check_choice, shown, utf8
+from fastrec.errors import FastrecError, ShardError, UsageError, check_choice, naming, shown, utf8
 from fastrec.filters import Strings, field_names
 from fastrec.json_documents import CountsByName, sorted_counts
 from fastrec.judge.batch import Batch
@@ -201,7 +201,7 @@ _decode = json_decoder(LoggedFinding)
 
 def _log_findings(path: str, source: str, findings: Iterable[_LocatedFinding]) -> None:
     """Append findings to the log of a slice."""
-    with Path(path).open("ab") as file:
+    with naming(path), Path(path).open("ab") as file:
         for line, finding, version in findings:
             logged = LoggedFinding(
                 source, line, finding.severity, finding.code, finding.path, finding.message, version

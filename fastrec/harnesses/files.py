@@ -1,10 +1,11 @@
 """Read the files of logs: ranges of bytes, whole files, JSON documents, or rows of JSON."""
 
 from collections.abc import Callable
-from tempfile import NamedTemporaryFile
+from multiprocessing.util import Finalize
+from tempfile import NamedTemporaryFile, gettempdir
 from typing import IO, Any, TypeVar
 
-from fastrec.errors import LogError, ShardError
+from fastrec.errors import LogError, ShardError, naming
 from fastrec.harnesses.values import BOM, Fields, as_list, decode_object, decoder, explaining
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
@@ -82,11 +83,13 @@ def open_plain(path: str) -> Reader:
         while len(_copies) >= _MOST_COPIES:
             _copies.pop(next(iter(_copies))).close()
         copy = NamedTemporaryFile(prefix="fastrec-")  # noqa: SIM115 - closed when others replace it
+        Finalize(None, copy.close, exitpriority=0)  # processes end without cleaning up
         try:
-            copy.writelines(shard_at(path).read_text())
+            with naming(gettempdir()):
+                copy.writelines(shard_at(path).read_text())
+                copy.flush()
         except ShardError as exc:
             copy.close()
             raise LogError(path, exc.reason) from exc
-        copy.flush()
         _copies[key] = copy
     return open_reader(_copies[key].name)

@@ -621,3 +621,14 @@ def test_filters_of_tables(corpus: Corpus) -> None:
         UsageError, match="there is no column 'modl'; the columns are evaluation, metric, model"
     ):
         fastrec.table(corpus.path, columns=["modl"])
+
+
+def test_columns_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    fastrec.generate(tmp_path / "in", records=5, shards=1)
+    fastrec.normalize(tmp_path / "in", tmp_path / "corpus")
+    columns = tmp_path / "corpus" / "part-00000.columns"
+    columns.unlink()
+    columns.mkdir()
+    done = run_here("sql", tmp_path / "corpus", "select avg(score) from answers")
+    assert done.returncode == 3
+    assert b"part-00000.columns: is a directory" in done.stderr

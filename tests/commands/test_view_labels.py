@@ -5,6 +5,7 @@ it.
 from __future__ import annotations
 
 import errno
+import io
 import json
 import re
 import shutil
@@ -17,6 +18,7 @@ from urllib.parse import urlencode
 import pytest
 
 import fastrec
+from fastrec.commands.view import answer_page
 from fastrec.commands.view.answer_page import LabelFile
 from fastrec.commands.view.server import HEADERS
 from fastrec.errors import UsageError
@@ -294,3 +296,20 @@ def test_a_label_that_is_about_several_records_is_refused(
     assert status == 400
     assert "No label can tell this answer from others" in page
     assert not file.exists() or not file.read_bytes()
+
+
+def test_half_a_label_does_not_stay(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk may be full in the middle of a line."""
+
+    class Full(io.FileIO):
+        def write(self, data: Any) -> int:
+            return super().write(bytes(data)[:3])
+
+    def open_full(path: str, mode: str, **_: Any) -> Full:
+        return Full(path, mode.replace("b", ""))
+
+    labels = LabelFile(str(file))
+    monkeypatch.setattr(answer_page, "open", open_full, raising=False)
+    with pytest.raises(OSError, match="No space left"):
+        labels._append(b'{"label": 1}\n')
+    assert file.read_bytes() == b""

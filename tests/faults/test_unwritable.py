@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.answers.small import answer, make_corpus
 from tests.faults.failing import contents
 from tests.normalize.normalizing import audited, write
 from tests.normalize.test_failures import lines_of
@@ -197,3 +198,36 @@ def test_an_export_that_is_too_large_names_the_file(form: str, tmp_path: Path) -
     assert (b".table" if form == "matrix" else b"part-00000") in done.stderr
     assert b"File too large" in done.stderr
     assert not (tmp_path / "table").exists()
+
+
+def test_files_beside_a_corpus_on_a_file_system_that_is_full(tmp_path: Path) -> None:
+    """An earlier file stays, no part of a new one does, and no process is killed."""
+    if not shutil.which("unshare"):
+        pytest.skip("needs unshare to mount a small file system")
+    records = [
+        answer("e", f"question {number}", f"m{model}", number * 7 % 10 <= model)
+        for number in range(60)
+        for model in range(9)
+    ]
+    make_corpus(tmp_path, records)
+    program = f"{sys.executable} -m fastrec"
+    script = f"""
+        set -u
+        mkdir small && mount -t tmpfs -o size=64k tmpfs small || exit 99
+        echo before > small/subset.txt
+        head -c 60k /dev/zero > small/filler 2> /dev/null
+        head -c 60k /dev/zero > small/more 2> /dev/null
+        {program} items corpus --subset 40 -o small/subset.txt > /dev/null; echo items $?
+        {program} corrected corpus --propose 400 -o small/lines.jsonl > /dev/null; echo corrected $?
+        {program} export corpus -o small/out --format matrix; echo export $?
+        ls small; cat small/subset.txt
+    """
+    kind = ["--mount"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--mount"]
+    done = subprocess.run(
+        ["unshare", *kind, "sh", "-c", script], capture_output=True, timeout=60, check=False
+    )
+    if done.returncode == 99 or b"unshare" in done.stderr:
+        pytest.skip("this machine lets nobody mount a small file system")
+    said = done.stdout.decode().split()
+    assert said[:6] == ["items", "3", "corrected", "3", "export", "3"], done.stderr
+    assert said[6:] == ["filler", "more", "subset.txt", "before"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shlex
@@ -402,3 +403,21 @@ def test_wrong_input_is_explained(tmp_path: Path, words: list[str], message: byt
     assert done.returncode in (2, 3)
     assert message in done.stderr
     assert not (tmp_path / "records").exists()
+
+
+def test_copies_of_compressed_logs_do_not_stay(logs: Path, tmp_path: Path) -> None:
+    """Also those of a process that ends without cleaning up."""
+    packed = tmp_path / "packed"
+    for path in logs.rglob("*"):
+        if path.is_file():
+            target = packed / path.relative_to(logs)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.with_name(f"{target.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-m", "fastrec", "import", str(packed), "-o", str(tmp_path / "out")]
+    done = subprocess.run(
+        command, check=False, capture_output=True, env=os.environ | {"TMPDIR": str(scratch)}
+    )
+    assert b"Traceback" not in done.stderr
+    assert list(scratch.iterdir()) == []

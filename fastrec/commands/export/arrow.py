@@ -72,7 +72,7 @@ class LazyDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
         self.selection = selection
         self.version = CORPUS_LABELS[selection.manifest.schema]
         # Errors while batches were read: DuckDB passes on only their texts.
-        self.failures: list[FastrecError] = []
+        self.failures: list[FastrecError | OSError] = []
         self._schema = schema
 
     @property
@@ -112,7 +112,7 @@ class LazyDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
     def _report(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
             yield from batches
-        except FastrecError as exc:
+        except (FastrecError, OSError) as exc:
             self.failures.append(exc)
             raise
 

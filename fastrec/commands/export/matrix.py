@@ -38,6 +38,7 @@ _WRONG = 1
 _RIGHT = 2
 _CORRECT = {_NO_ANSWER: "", _WRONG: "0", _RIGHT: "1"}
 _CELL = np.dtype([("score", np.float64), ("verdict", np.uint8)])
+_AT_ONCE = 1 << 16
 
 
 class _Block(NamedTuple):
@@ -94,6 +95,10 @@ class _Matrix:
         cells, first = np.unique(places, return_index=True)
         first = answers[first]
         scores = table.score[first]
+        # A full disk kills whoever writes to a hole of a mapped file.
+        with self._path.open("ab") as file:
+            for left in range(block.size, 0, -_AT_ONCE):
+                file.write(bytes(min(left, _AT_ONCE) * _CELL.itemsize))
         mapped = np.memmap(self._path, _CELL, "r+", block.start * _CELL.itemsize, block.size)
         mapped["score"][cells] = scores
         mapped["verdict"][cells] = np.where(table.flag[first] == RIGHT, _RIGHT, _WRONG)

@@ -12,6 +12,7 @@ which say so. A shard is one frame of zstd, because simple readers stop after th
 shard of a large log is compressed by the threads of zstd.
 """
 
+import errno
 import os
 import shlex
 from collections import Counter
@@ -90,6 +91,7 @@ from fastrec.storage import (
 )
 
 _FAILURES = (LogError, ShardError, OSError, MemoryError)  # of reading a log
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _TOLERANCE = 1e-6  # some harnesses compute means with 32-bit floats
 _BLOCK = 1 << 20
 _FEWEST_COPIED = 2  # rows of a run that are no accident
@@ -221,6 +223,8 @@ def _reason(exc: Exception, log: Log) -> str:
     if is_out_of_memory(exc):
         return str(out_of_memory(log.path))
     if isinstance(exc, OSError):
+        if exc.errno in _NO_SPACE:  # for a copy of the log
+            raise exc
         exc = LogError(str(exc.filename or log.path), f"cannot be read: {exc.strerror or exc}")
     assert isinstance(exc, LogError | ShardError)
     return exc.reason if exc.path == log.path else str(exc)

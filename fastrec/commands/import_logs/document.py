@@ -193,10 +193,10 @@ class ImportOutput(NamedTuple):
         directory = self.directory
         storage = storage_of(directory)
         names = {log.file for log in result.logs}
+        storage.write_all(join(self.shards, _IMPORT_FILE), indented_json(result))
         if not is_url(directory):
-            for name in sorted(names):
+            for name in [*sorted(names), _IMPORT_FILE]:
                 os.replace(join(self.work, name), join(directory, name))
-        storage.write_all(join(directory, _IMPORT_FILE), indented_json(result))
         for path in storage.files_in(directory):
             name = base_name(path)
             if _SHARD.fullmatch(name) and name not in names:

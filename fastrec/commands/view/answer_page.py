@@ -111,10 +111,11 @@ class LabelFile:
 
     def _append(self, line: bytes) -> None:
         with self._lock, open(self._path, "ab+", buffering=0) as file:
-            if line and file.seek(0, os.SEEK_END):
+            if (end := file.seek(0, os.SEEK_END)) and line:
                 file.seek(-1, os.SEEK_END)
                 line = line if file.read(1) == b"\n" else b"\n" + line
             if file.write(line) != len(line):
+                file.truncate(end)  # half a line would spoil the file
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
 
 
