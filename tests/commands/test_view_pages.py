@@ -370,3 +370,24 @@ def test_groups_are_of_the_primary_metric(tmp_path: Path) -> None:
         page = Page(Client(opened.address).page("/group?by=metadata.subject").encode()).text
     assert "E · strict" in page
     assert "E · acc" not in page
+
+
+def test_two_answers_of_one_model_are_no_pair_of_models(tmp_path: Path) -> None:
+    records = [
+        answer("E", "q", "m/a", 1, text=f"answer {epoch}", metadata={"epoch": epoch})
+        for epoch in "12"
+    ]
+    corpus = small_corpus(tmp_path, [*records, answer("E", "q", "m/b", 0)])
+    (line, *_) = fastrec.cat(corpus)
+    path = f"/question/{json.loads(line)['sample_hash']}?evaluation=E&differences=1"
+    with serving(corpus) as opened:
+        client = Client(opened.address)
+        page = client.page(path)
+        shown = re.findall(r'name="show" value="([^"]+)"', page)
+        assert len(shown) == 3
+        links = {
+            second: "Compare both models"
+            in client.page(f"{path}&{urlencode([('show', first), ('show', second)])}")
+            for first, second in ((shown[0], shown[1]), (shown[0], shown[2]))
+        }
+    assert list(links.values()) == [False, True]
