@@ -30,14 +30,13 @@ from msgspec.structs import replace
 from fastrec.answers.choosing import choose_scopes
 from fastrec.answers.codes import by_code, by_key
 from fastrec.answers.question_table import QuestionTable, query_of
-from fastrec.answers.records import ERROR, RIGHT, ScopeRecords
+from fastrec.answers.records import ERROR, RIGHT, ScopeRecords, name_of_split
 from fastrec.answers.selection import Groups, Selection, select_same_bins
 from fastrec.answers.table import Scope
 from fastrec.answers.values import value_rows
 from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.filters import AnyPath, Filters
-from fastrec.judge.parse import spell
 from fastrec.notebook import Rows, Tabular, flat
 from fastrec.progress import Progress
 from fastrec.statistics.adjust import adjust_p_values
@@ -328,8 +327,7 @@ def _split(
         places = np.flatnonzero(table.question == table.numbers[name])
         by_sample = dict(by_code(samples[places], places))
         for sample, records in by_sample.items():
-            sample_id = spell(sample_ids[sample]).decode()
-            own[f"{name}/{sample_id}"] = (
+            own[name_of_split(name, sample_ids[sample])] = (
                 tuple(_mean(table, records, model, graded=graded) for model in models)
                 if len(by_sample) > 1
                 else whole

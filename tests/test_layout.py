@@ -139,7 +139,6 @@ EDGES = {
         "corpus",
         "errors",
         "filters",
-        "judge",
         "notebook",
         "progress",
         "statistics",

@@ -36,7 +36,15 @@ from fastrec.answers.facts import Facts, facts_of, mean_lengths, spread_range
 from fastrec.answers.finding import find_questions
 from fastrec.answers.phrases import IN_ANSWER, IN_INPUT, Phrases
 from fastrec.answers.reading import Answer, is_short, read_answers, read_excerpts
-from fastrec.answers.records import ANSWERS, ERROR, RIGHT, WRONG, RecordsOfScopes, ScopeRecords
+from fastrec.answers.records import (
+    ANSWERS,
+    ERROR,
+    RIGHT,
+    WRONG,
+    RecordsOfScopes,
+    ScopeRecords,
+    name_of_split,
+)
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import (
     OUTCOMES_BY_FLAGS,
@@ -50,7 +58,6 @@ from fastrec.answers.table import (
 from fastrec.answers.trials import read_trials
 from fastrec.corpus.columns import METADATA
 from fastrec.filters import matches_any
-from fastrec.judge.parse import spell
 from fastrec.parameters import Names
 from fastrec.schemas.view import encode_json
 from fastrec.summary.document import EvaluationSummary, ModelName, ModelSummary, filled
@@ -227,7 +234,7 @@ class QuestionTable:
         table = self.table(query)
         return {
             # Only the name of a question of a split hash has the `sample_id`.
-            table.number_of(f"{item.sample_hash}/{spell(item.sample_ids[0]).decode()}"): item.flags
+            table.number_of(name_of_split(item.sample_hash, item.sample_ids[0])): item.flags
             for item in self.items(query).questions
             if not _flags_of(query).isdisjoint(item.flags)
         }
@@ -497,13 +504,6 @@ class QuestionTable:
             table.models[model]: [OUTCOMES_BY_FLAGS[trial.flag] for trial in own]
             for (_, model), own in trials.items()
         }
-
-    def sample_ids_of(self, query: Query, name: str) -> list[bytes]:
-        """The different `sample_id`s of the records of a question, spelled in JSON."""
-        table = self.table(query)
-        codes, sample_ids = table.sample_ids
-        own = codes[table.question == self.number_of(query, name)]
-        return [spell(sample_ids[code]) for code in dict.fromkeys(own.tolist())]
 
     def numbers_of(self, query: Query) -> Array:
         """The numbers of the records of the questions and models of a query, in order."""

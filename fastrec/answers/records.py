@@ -38,6 +38,7 @@ from fastrec.answers.selection import Selection
 from fastrec.corpus.scan import VERIFY_HINT
 from fastrec.errors import CorpusError
 from fastrec.judge.parse import spell
+from fastrec.summary.document import SampleId
 from fastrec.where import without_group
 
 RIGHT = 1
@@ -49,6 +50,11 @@ _KEPT = 2  # runs of scopes
 # What `Records` have of each record.
 _ARRAYS = ("number", "scope", "model", "hash", "split_hashes", "flag", "score", "question")
 _FLAGS = np.array([WRONG, RIGHT, ERROR, ERROR], dtype=np.uint8)  # by correct + 2 · error
+
+
+def name_of_split(sample_hash: str, sample_id: SampleId) -> str:
+    """The name of a question whose hash is split."""
+    return f"{sample_hash}/{spell(sample_id).decode()}"
 
 
 class Records:
@@ -128,7 +134,7 @@ class Records:
         split = np.flatnonzero(self.split_hashes[self.first]).tolist()
         for question in split:
             sample_id = self.sample_ids.value(self.first[question])
-            names[question] += f"/{spell(sample_id).decode()}"
+            names[question] = name_of_split(names[question], sample_id)
         return names
 
     def where(self, chosen: Array) -> Records:
@@ -240,8 +246,7 @@ class ScopeRecords:
             number = self.question[record]
             name = self.names[number]
             if is_split[record]:
-                sample_id = sample_ids[samples[record]]
-                name = f"{self.hashes[number]}/{spell(sample_id).decode()}"
+                name = name_of_split(self.hashes[number], sample_ids[samples[record]])
             names.append(name)
         return place, names
 

@@ -47,8 +47,8 @@ class ViewsWriter(NewFile):
         return self._file.write(data)
 
     def append(self, views: Sequence[memoryview]) -> None:
-        for some in in_batches(views, _JOINED_VIEWS):
-            self.write(b"".join(some))
+        for batch in in_batches(views, _JOINED_VIEWS):
+            self.write(b"".join(batch))
 
     def write_block(self, rows: Any) -> None:
         body = _encode(rows)

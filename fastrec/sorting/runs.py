@@ -264,10 +264,10 @@ def spill(
             origins,
             origins_sharer(),
         )
-        batch = max(_BATCH_BYTES * len(ends) // max(ends[-1], 1), 1) if ends else 1
+        most = max(_BATCH_BYTES * len(ends) // max(ends[-1], 1), 1) if ends else 1
         with ViewsWriter(path) as data:
-            for some in in_batches(order, batch):
-                views = [view[starts[index] : ends[index]] for index in some]
+            for batch in in_batches(order, most):
+                views = [view[starts[index] : ends[index]] for index in batch]
                 data.append(views)
                 fingerprints += map(fingerprint, views)
     with IndexWriter(index_of(path), block_rows) as index:

@@ -235,8 +235,8 @@ def add_part_counts(
         return read_part_counts(prefixes, order)
     write_blocks(path, [order])
     total = PartCounts()
-    tasks = (_CountsTask(some, path) for some in in_batches(prefixes, at_once))
-    for _, counts in engine.run(_add_some, tasks):
+    tasks = (_CountsTask(batch, path) for batch in in_batches(prefixes, at_once))
+    for _, counts in engine.run(_add_batch, tasks):
         total += counts
         _check_results(total.tally)
     return total
@@ -249,7 +249,7 @@ def _check_results(tally: Tally) -> None:
         raise TooManyResultsError(most, split_scope(scope)[0], text_of(model))
 
 
-def _add_some(task: _CountsTask) -> PartCounts:
+def _add_batch(task: _CountsTask) -> PartCounts:
     return read_part_counts(task.prefixes, next(read_blocks(task.order)))
 
 

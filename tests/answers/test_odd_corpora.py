@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,17 +94,31 @@ def test_a_trend_splits_hashes_with_slashes(tmp_path: Path, begin: str) -> None:
 
 
 def test_evaluations_with_the_names_of_columns_keep_their_column(tmp_path: Path) -> None:
-    records = [
-        answer(name, f"{name} {number}", model, number < most)
-        for name in ("model", "mean", "rank")
-        for number in range(10)
-        for model, most in zip(MODELS, (8, 4), strict=True)
-    ]
-    corpus = make_corpus(tmp_path, records)
+    """Of all columns that rows and tables have."""
+
+    def corpus_with(folder: str, evaluations: Sequence[str]) -> Path:
+        (tmp_path / folder).mkdir()
+        return make_corpus(
+            tmp_path / folder,
+            [
+                answer(name, f"{name} {number}", model, number < most)
+                for name in evaluations
+                for number in range(10)
+                for model, most in zip(MODELS, (8, 4), strict=True)
+            ],
+        )
+
+    plain = fastrec.leaderboard(corpus_with("plain", ["e", "f"]))
+    text = run_here("leaderboard", tmp_path / "plain" / "corpus", "--format", "markdown").stdout
+    header = next(line for line in text.decode().splitlines() if line.startswith("|"))
+    names = {*header.replace(" (%)", "").strip("| ").split(" | "), *plain.to_pandas().columns}
+    taken = sorted(name for name in names if not name.startswith(("e", "f")) and "." not in name)
+    assert {"model", "mean", "mean rank", "wins", "rank", "model_id", "group"} <= {*taken}
+    corpus = corpus_with("odd", taken)
     frame = fastrec.leaderboard(corpus).to_pandas()
     assert list(frame["model_id"]) == list(MODELS)
     assert list(frame["mean"]) == [0.8, 0.4]
-    assert {"model_1", "mean_1", "rank_1"} <= set(frame.columns)
+    assert {f"{name}_1" for name in taken} <= set(frame.columns)
     text = run_here("leaderboard", corpus, "--format", "markdown").stdout.decode()
     assert all(f"| {model} " in text for model in MODELS)
 

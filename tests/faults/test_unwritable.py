@@ -140,10 +140,21 @@ def test_generate_names_the_shard_that_cannot_be_written() -> None:
     assert done.stderr == b"error: made/shard-00000.jsonl: File too large\n"
 
 
-def test_a_small_file_system_that_fills_up(tmp_path: Path) -> None:
-    """On a full file system, the error names the file; with more space, the next run resumes."""
+def run_where_it_may_mount(script: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a shell script that mounts `small`, or ends with code 99."""
     if not shutil.which("unshare"):
         pytest.skip("needs unshare to mount a small file system")
+    kind = ["--mount"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--mount"]
+    done = subprocess.run(
+        ["unshare", *kind, "sh", "-c", script], capture_output=True, timeout=60, check=False
+    )
+    if done.returncode == 99 or b"unshare" in done.stderr:
+        pytest.skip("this machine lets nobody mount a small file system")
+    return done
+
+
+def test_a_small_file_system_that_fills_up(tmp_path: Path) -> None:
+    """On a full file system, the error names the file; with more space, the next run resumes."""
     write(tmp_path / "big.jsonl", lines_of("big", 700))
     run = f"{sys.executable} -m fastrec normalize big.jsonl -o small/out --compression none"
     script = f"""
@@ -153,12 +164,7 @@ def test_a_small_file_system_that_fills_up(tmp_path: Path) -> None:
         mount -o remount,size=20m small && {run}; echo code $?
         cp -r small/out out
     """
-    kind = ["--mount"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--mount"]
-    done = subprocess.run(
-        ["unshare", *kind, "sh", "-c", script], capture_output=True, timeout=60, check=False
-    )
-    if done.returncode == 99 or b"unshare" in done.stderr:
-        pytest.skip("this machine lets nobody mount a small file system")
+    done = run_where_it_may_mount(script)
     assert done.stdout == b"code 3\ncode 0\n"
     assert b"No space left on device" in done.stderr
     assert b"small/.out.fastrec-" in done.stderr
@@ -202,8 +208,6 @@ def test_an_export_that_is_too_large_names_the_file(form: str, tmp_path: Path) -
 
 def test_files_beside_a_corpus_on_a_file_system_that_is_full(tmp_path: Path) -> None:
     """An earlier file stays, no part of a new one does, and no process is killed."""
-    if not shutil.which("unshare"):
-        pytest.skip("needs unshare to mount a small file system")
     records = [
         answer("e", f"question {number}", f"m{model}", number * 7 % 10 <= model)
         for number in range(60)
@@ -222,12 +226,7 @@ def test_files_beside_a_corpus_on_a_file_system_that_is_full(tmp_path: Path) -> 
         {program} export corpus -o small/out --format matrix; echo export $?
         ls small; cat small/subset.txt
     """
-    kind = ["--mount"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--mount"]
-    done = subprocess.run(
-        ["unshare", *kind, "sh", "-c", script], capture_output=True, timeout=60, check=False
-    )
-    if done.returncode == 99 or b"unshare" in done.stderr:
-        pytest.skip("this machine lets nobody mount a small file system")
+    done = run_where_it_may_mount(script)
     said = done.stdout.decode().split()
     assert said[:6] == ["items", "3", "corrected", "3", "export", "3"], done.stderr
     assert said[6:] == ["filler", "more", "subset.txt", "before"]
