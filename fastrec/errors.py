@@ -233,7 +233,7 @@ class NothingValidError(FastrecError):
             counts += f" ({listed([f'{code}: {count:,}' for code, count in self.codes], 3)})"
         why = "Check the input"
         if any(code == "version.newer" for code, _ in self.codes):
-            why = "Leave out --schema: records are of a later version than the corpus"
+            why = "Records are of a later version than the corpus: leave out --schema"
         elif self.rejected:
             why = f"Run `fastrec validate {shown(self.shard)}` to see why"
         return (
