@@ -11,12 +11,20 @@ from typing import Any
 import pytest
 
 from fastrec.commands.generate import Recipe, lines
-from fastrec.commands.generate.evaluation import TASKS, QuestionBank
+from fastrec.commands.generate.evaluation import QuestionBank
 from fastrec.commands.generate.producers import producer
-from fastrec.commands.generate.tasks import STYLES, facts_with_choices, problem
-from fastrec.commands.generate.text import Rng, rows_of, table
+from fastrec.commands.generate.tasks import (
+    STYLES,
+    answer,
+    draw_facts,
+    facts_with_choices,
+    make_task,
+    problem,
+)
+from fastrec.commands.generate.text import Rng, table
 
 Record = dict[str, Any]
+EVALUATIONS = [row["name"] for row in table("evaluations")["evaluations"]]
 
 # What each problem in English asks for, computed from the numbers in the order of the text.
 RESULTS = {
@@ -169,7 +177,7 @@ def test_world_tongues(records: list[Record]) -> None:
     capital_of = {
         texts["asks"]["fact"].format(key=country): capital
         for texts in table("tongues")["tasks"]
-        for country, capital in rows_of(texts["rows"])
+        for country, capital in texts["rows"]
     }
     seen = set()
     for record in those(records, "world_tongues"):
@@ -209,9 +217,9 @@ def test_languages_agree(language: str) -> None:
         "trip": "vhug" if language in speed_first else "hvgu",
     }
     for number in range(8):
-        task = problem(Rng(number), number, language)
-        kind = task.tags[0]
-        found = numbers_in(task.raw)
+        task = draw_facts(Rng(number), problem(number, language))
+        kind = task["kind"]
+        found = numbers_in(task["ask"])
         value = dict(zip(order[kind], found, strict=True))
         expected = {
             "trip": lambda h, v, g, u: h * v + g * u,
@@ -219,7 +227,7 @@ def test_languages_agree(language: str) -> None:
             "seats": lambda a, b, e: a * b - e,
             "minutes": lambda h, m, b: 60 * h + m + b,
         }[kind](**value)  # type: ignore[operator]
-        assert Fraction(task.reference) == expected, task.raw
+        assert Fraction(task["reference"]) == expected, task["ask"]
 
 
 def test_help_desk(records: list[Record]) -> None:
@@ -373,7 +381,7 @@ def test_models_differ(records: list[Record]) -> None:
     for record in records:
         size = record["model_id"].partition("-")[2].partition("model-")[2]
         answers[record["evaluation_name"], size].append(record["evaluation"]["is_correct"])
-    for name in TASKS:
+    for name in EVALUATIONS:
         small = answers[name, "1b"]
         large = answers[name, "70b"]
         assert sum(large) / len(large) > sum(small) / len(small) + 0.15, name
@@ -401,20 +409,20 @@ def test_every_question_is_asked_once(mix: str) -> None:
     for kind in ("single_turn", "multi_turn", "agentic"):
         model, question = next(bank.asked[kind])
         while model == 0:
-            asked.append(question.task.raw)
+            asked.append(question.raw)
             model, question = next(bank.asked[kind])
     assert len(asked) == len(set(asked)) >= 2_500
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", EVALUATIONS)
 def test_certain_answers(name: str) -> None:
     """A model that is always right has the full score, and one that never is has none."""
     rng = Rng(5)
     for number in range(30):
-        task = TASKS[name](rng, number)
+        task = make_task(rng, name, number)
         for style in range(STYLES):
-            assert task.answer(rng, 1.0, style).score == 1
-            assert task.answer(rng, 0.0, style).score == 0
+            assert answer(task, rng, 1.0, style).score == 1
+            assert answer(task, rng, 0.0, style).score == 0
 
 
 def test_abilities() -> None:
@@ -427,11 +435,9 @@ def test_abilities() -> None:
 
 def test_tables() -> None:
     """Values are unique within a table of facts, and a lure is not the answer."""
-    for name, fields in table("facts")["topics"].items():
-        rows = [
-            [cell.strip() for cell in row.split("|")] for row in fields["rows"].strip().splitlines()
-        ]
+    for topic in table("facts")["tasks"]:
+        rows = topic["rows"]
         for column in (0, 1):
-            assert len({row[column] for row in rows}) == len(rows), name
+            assert len({row[column] for row in rows}) == len(rows), topic["topic"]
         assert all(row[1] not in row[2:] for row in rows)
         assert len(rows) >= 8

@@ -127,8 +127,8 @@ def test_repairs_fix_the_mistakes_of_known_producers():
         for schema in SCHEMAS.values():
             for kind in row.types if row.fits(schema) else ():
                 _, question = next(source.bank.asked[kind])
-                author = producer(3, list(SCHEMAS).index(schema.name))
-                answer = compose(source.rng, question, author, schema)
+                author = producer(3, list(SCHEMAS).index(schema.name), schema)
+                answer = compose(source.rng, question, author)
                 line = row.line(answer)
                 fixed = (
                     row in REPAIRABLE or row.code == "json.number"

@@ -60,7 +60,7 @@ class Recipe(Struct, frozen=True):
     text: str = "evaluation"
 
     def __post_init__(self) -> None:
-        if self.records < 0 or self.seed < 0:
+        if min(self.records, self.seed) < 0:
             raise UsageError("the number of records and the seed must not be negative")
         check_choice("mix", self.mix, table("evaluations")["mixes"])
         check_choice("text", self.text, TEXTS)
@@ -101,7 +101,7 @@ def labelled_lines(recipe: Recipe) -> Iterator[_Labelled]:
 
 
 class _Source:
-    """Makes lines; remembers the questions asked so far and a bounded pool of written records."""
+    """Makes lines; remembers the questions asked so far and a bounded pool of answers."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
@@ -115,28 +115,26 @@ class _Source:
         answers = recipe.records // 2 if self.is_later else recipe.records
         self.bank = QuestionBank(self.rng, recipe.seed, recipe.text, answers, recipe.mix)
         self.types = self.bank.weighted_types
-        self.pool: list[tuple[Answer, bytes]] = []
+        self.pool: list[Answer] = []
         self.answers = self.new_answers()
         self.warnings = cycle(row for row in WARNINGS if not set(self.types).isdisjoint(row.types))
         self.mistakes = cycle(MISTAKES if self.is_later else INVALID_LINES)
 
     def compose(self, kind: str) -> Answer:
         number, question = next(self.bank.asked[kind])
-        author = producer(self.recipe.seed, number)
         schema = self.schemas[number % len(self.schemas)]
-        return compose(self.rng, question, author, schema)
+        return compose(self.rng, question, producer(self.recipe.seed, number, schema))
 
     def record(self) -> _Labelled:
         answer = next(self.answers)
-        line = answer.line()
         # Keep the first records, then let one in eight replace a random one, so that the pool has
         # old and new.
         if self.recipe.duplicates or self.recipe.conflicts:
             if len(self.pool) < _POOL:
-                self.pool.append((answer, line))
+                self.pool.append(answer)
             elif self.rng.chance(0.125):
-                self.pool[self.rng.below(_POOL)] = (answer, line)
-        return "record", line
+                self.pool[self.rng.below(_POOL)] = answer
+        return "record", answer.line()
 
     def new_answers(self) -> Iterator[Answer]:
         """Yield answers to the next questions, each once for every metric and epoch."""
@@ -148,7 +146,7 @@ class _Source:
                 kind = rng.choice(self.types)
             answer = self.compose(kind)
             if warning:
-                warning.apply(answer.record, answer.schema)
+                warning.apply(answer.record, answer.author.schema)
             if rng.chance(self.recipe.unknown_keys):
                 add_unknown_keys(rng, answer)
             yield from list(answer.records(rng))  # all at once: other lines draw in between
@@ -158,26 +156,26 @@ class _Source:
     def duplicate(self) -> _Labelled:
         if not self.pool:
             return self.record()
-        answer, line = self.rng.choice(self.pool)
-        return "duplicate", answer.respelled(self.rng) if self.rng.chance(0.5) else line
+        answer = self.rng.choice(self.pool)
+        return "duplicate", answer.respelled(self.rng) if self.rng.chance(0.5) else answer.line()
 
     def conflict(self) -> _Labelled:
         if not self.pool:
             return self.record()
-        answer, _ = self.rng.choice(self.pool)
+        answer = self.rng.choice(self.pool)
         return "conflict", answer.conflict(self.rng).line()
 
     def invalid(self) -> _Labelled:
         if self.is_later:
             kind = self.rng.choice(self.types)
             answer = self.compose(kind)
-            schema = answer.schema
+            schema = answer.author.schema
             row = next(row for row in self.mistakes if kind in row.types and row.fits(schema))
         else:
             row = next(self.mistakes)
             kind = row.types[0] if len(row.types) == 1 else self.rng.choice(self.types)
             answer = self.compose(kind)
-        return row.code.format(turns=answer.schema.turns_field), row.line(answer)
+        return row.code.format(turns=answer.author.schema.turns_field), row.line(answer)
 
     def blank(self) -> _Labelled:
         return "blank", self.rng.choice(_BLANKS)

@@ -7,7 +7,7 @@ with lengths and scripts as in real data, for benchmarks; nothing in them means 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count, islice, product
 from typing import NamedTuple
@@ -16,13 +16,23 @@ from msgspec import Struct, convert
 
 from fastrec.commands.generate import tasks
 from fastrec.commands.generate.producers import Producer, Record
-from fastrec.commands.generate.tasks import STYLES, Reply, Task
-from fastrec.commands.generate.text import PhraseTable, PhraseTables, Rng, phrase_tables, table
+from fastrec.commands.generate.tasks import STYLES, Reply
+from fastrec.commands.generate.text import (
+    Facts,
+    PhraseTable,
+    PhraseTables,
+    Rng,
+    phrase_tables,
+    table,
+)
 
 _MOST_QUESTIONS = 2_500
 _RECORDS_PER_QUESTION = 16
 _TRIES = 100
 _GUESSED = 0.2  # how often a model that does not know the answer chooses the right one
+
+
+_Answer = Callable[[Rng, float, int], Reply]
 
 
 class Evaluation(Struct, frozen=True):
@@ -33,10 +43,10 @@ class Evaluation(Struct, frozen=True):
     method: str
     question_size: int
     answer_size: int
+    metrics: dict[str, float]
     world: bool = False
     graded: bool = False
     integer_ids: bool = False
-    metrics: dict[str, float] = {}
     epochs: int = 1
 
 
@@ -45,7 +55,9 @@ class Question(NamedTuple):
 
     evaluation: Evaluation
     sample_id: int | str
-    task: Task
+    raw: str
+    facts: Facts
+    answer: _Answer
     difficulty: float
     metadata: Record
 
@@ -55,15 +67,6 @@ class Question(NamedTuple):
         return {**self.metadata, "trial": trial}
 
 
-_SCRIPTED = ("open_answers", "help_desk", "small_talk_world", "booking_agent", "shell_agent")
-# Each makes the task with a number, random in everything else. Neighbouring numbers give different
-# kinds of tasks.
-TASKS: Mapping[str, Callable[[Rng, int], Task]] = {
-    "trivia_choice": tasks.trivia,
-    "word_problems": tasks.problem,
-    "world_tongues": tasks.tongue,
-    **{name: partial(tasks.scripted, name) for name in _SCRIPTED},
-}
 TEXTS = ("evaluation", "words")
 
 
@@ -99,24 +102,26 @@ class QuestionBank:
     def _question(self, number: int, evaluation: Evaluation) -> Question:
         rng = self._rng
         for _ in range(_TRIES):
-            task = TASKS[evaluation.name](rng, number + self._shift)
+            facts = tasks.make_task(rng, evaluation.name, number + self._shift)
+            raw = facts["ask"]
+            answer: _Answer = partial(tasks.answer, facts)
             if self._tables:
-                task = _with_words(rng, self._tables, evaluation, task)
-            if task.raw not in self._texts:
+                raw, answer = _with_words(rng, self._tables, evaluation, answer)
+            if raw not in self._texts:
                 break
-        self._texts.add(task.raw)
+        self._texts.add(raw)
         difficulty = rng.random()
         level = (1, 2.5, "hard", None)[int(difficulty * 3) if rng.chance(0.8) else 3]
         sample_id = number if evaluation.integer_ids else f"{evaluation.name}_{number:05d}"
         split = rng.choice(("test", "dev"))
         metadata = {  # nested, and its keys are not sorted
-            "subject": task.subject,
+            "subject": facts["subject"],
             "row": number,
             "difficulty": level,
-            "tags": task.tags,
+            "tags": facts["tags"].split(", "),
             "Source": {"split": split, "licence": None, "checked": rng.chance(0.5)},
         }
-        return Question(evaluation, sample_id, task, difficulty, metadata)
+        return Question(evaluation, sample_id, raw, facts, answer, difficulty, metadata)
 
 
 def _asked(questions: list[Question]) -> Iterator[tuple[int, Question]]:
@@ -127,13 +132,12 @@ def _asked(questions: list[Question]) -> Iterator[tuple[int, Question]]:
 
 def answer_of(rng: Rng, producer: Producer, question: Question) -> Reply:
     """Give an answer that is right with a probability, or nothing because of an error."""
-    task = question.task
     lead = 7 * (producer.ability - question.difficulty)
     # Plain arithmetic is the same on every platform.
     chance = 0.5 + 0.5 * lead / (1 + abs(lead))
-    if task.choices:
+    if "choices" in question.facts:
         chance += _GUESSED * (1 - chance)
-    given = task.answer(rng, chance, producer.number % STYLES)
+    given = question.answer(rng, chance, producer.number % STYLES)
     if "reasoning" not in producer.habits:
         given = given._replace(reasoning=None)
     if rng.chance(0.02):
@@ -142,20 +146,22 @@ def answer_of(rng: Rng, producer: Producer, question: Question) -> Reply:
     return given
 
 
-def _with_words(rng: Rng, tables: PhraseTables, evaluation: Evaluation, task: Task) -> Task:
-    """The task of an evaluation, with random words in place of its texts."""
+def _with_words(
+    rng: Rng, tables: PhraseTables, evaluation: Evaluation, answer: _Answer
+) -> tuple[str, _Answer]:
+    """A question of random words, and what answers it with random words."""
     phrases = rng.choice(tables.world if evaluation.world else tables.latin)
     size = evaluation.answer_size
 
     def write(size: int, table: PhraseTable = phrases) -> str:
         return table.write(rng, rng.long_tail(size, 40 * size))
 
-    def answer(rng: Rng, ability: float, style: int) -> Reply:
-        reply = task.answer(rng, ability, style)
+    def answer_with_words(rng: Rng, ability: float, style: int) -> Reply:
+        reply = answer(rng, ability, style)
         turns = [
             {**turn, "content": write(300, tables.log) if turn["role"] == "tool" else write(size)}
             for turn in reply.turns
         ]
         return reply._replace(text=write(size), reasoning=write(2 * size), turns=turns)
 
-    return task._replace(raw=write(evaluation.question_size) + "?", answer=answer)
+    return write(evaluation.question_size) + "?", answer_with_words

@@ -1,6 +1,6 @@
 """Invalid lines: one row for every reason why a line can be rejected; and valid ones with warnings.
 
-A row of `data/invalid.toml` turns a valid record into a line with exactly one error. Errors that
+A change of `data/invalid.toml` turns a valid record into a line with exactly one error. Errors that
 no JSON encoder writes use a placeholder: a string that is replaced after encoding.
 `line.too_long` and `hash.mismatch` are missing, because they depend on the options of the reader.
 `INVALID_LINES` are for the oldest schema version, `MISTAKES` for later ones: what known producers
@@ -8,64 +8,62 @@ get wrong, and contradictions.
 """
 
 import json
-from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct, convert
 
 from fastrec.commands.generate.producers import Record
 from fastrec.commands.generate.records import Answer, arranged
-from fastrec.commands.generate.text import in_turn, rows_of, table
-from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.commands.generate.text import in_turn, table
 from fastrec.schemas.schema import MANY, ONE, Schema
 
 _PLACEHOLDER = "@@hole@@"
 _HOLE = b'"@@hole@@"'  # as it is written
 _DEEP = 300
-_CHANGES: dict[str, Callable[[bytes], bytes]] = {
-    # Between characters.
-    "@cut": lambda line: line[: len(line) // 3].decode(errors="ignore").encode(),
-    "@twice": lambda line: line + b" " + line,
-    "@comma": lambda line: line[:-1] + b",}",
-    "@open": lambda line: line[:-1],
-    "@list": lambda line: line.replace(_HOLE, b"[" * _DEEP + b"]" * _DEEP),
-    "@object": lambda line: line.replace(_HOLE, b'{"a": ' * _DEEP + b"null" + b"}" * _DEEP),
-    "@turns": bytes,  # the record has other turns, too
-}
 
 
-class Change(NamedTuple):
-    """A change of a record, as a row of the table describes it."""
+class Change(Struct, frozen=True):
+    """A change of a record, as `data/invalid.toml` describes it."""
 
     code: str
-    path: str
-    types: Sequence[str]
-    versions: str
     value: str
+    path: str = ""
+    types: tuple[str, ...] = ONE + MANY
+    versions: str = ""
 
     def fits(self, schema: Schema) -> bool:
         """Whether the change makes an invalid record of a version; the oldest has its own table."""
-        has_metrics = "evaluation_result_id" in schema.shape.fields
-        fitting = {"open": not schema.closed, "closed": schema.closed, "metrics": has_metrics}
-        return fitting.get(self.versions, True)
+        return self.versions in ("", "any", *schema.shape.fields)
 
     def line(self, answer: Answer) -> bytes:
         """Change the record of an answer, and write it."""
         record = answer.written()
-        schema = answer.schema
+        schema = answer.author.schema
         if self.versions:
             record = _with_nulls(record, schema)
-        if self.value == "@turns":
-            record[DEFAULT_SCHEMA.turns_field] = record[schema.turns_field]
         if self.path:
             self.apply(record, schema)
         line = answer.author.spelling.line(record)
-        if self.value in _CHANGES:
-            return _CHANGES[self.value](line)
-        raw = self.value[1:].encode().decode("unicode_escape").encode("latin-1")
+        if self.value[0] != "=":
+            return line
+        raw = _raw(self.value[1:], line)
         return line.replace(_HOLE, raw) if self.path else raw
 
     def apply(self, record: Record, schema: Schema) -> None:
         _change(record, self.path.format(turns=schema.turns_field), self.value)
+
+
+def _raw(text: str, line: bytes) -> bytes:
+    """The bytes that a text with escapes describes, which may have parts of the line."""
+    template = text.encode().decode("unicode_escape").encode("latin-1")
+    return template % {
+        b"line": line,
+        b"most": line[:-1],
+        b"third": line[: len(line) // 3].decode(errors="ignore").encode(),  # of characters
+        b"lists": b"[" * _DEEP + b"]" * _DEEP,
+        b"objects": b'{"a": ' * _DEEP + b"null" + b"}" * _DEEP,
+    }
 
 
 def _change(owner: Any, path: str, value: str) -> None:
@@ -80,10 +78,12 @@ def _change(owner: Any, path: str, value: str) -> None:
         _change(owner[key], rest, value)
     elif value == "...":
         owner.pop(key, None)
-    elif value.startswith("+"):
+    elif value[0] == "+":
         owner[key] += int(value)
+    elif value[0] == "@":
+        owner[key] = owner[value[1:]]
     else:
-        owner[key] = _PLACEHOLDER if value[0] in "=@" else json.loads(value)
+        owner[key] = _PLACEHOLDER if value[0] == "=" else json.loads(value)
 
 
 def _with_nulls(record: Record, schema: Schema) -> Record:
@@ -97,15 +97,10 @@ def _with_nulls(record: Record, schema: Schema) -> Record:
 
 
 def _changes(name: str) -> list[Change]:
-    """Make a change for each value in a table of `invalid.toml`."""
-    return [
-        Change(code, path, types.split() or ONE + MANY, versions, value)
-        for code, path, types, versions, *values in rows_of(table("invalid")[name])
-        for value in values
-    ]
+    return convert(table("invalid")[name], list[Change])
 
 
-_BY_CODE = groupby(_changes("oldest"), lambda row: row.code)
+_BY_CODE = groupby(_changes("oldest"), lambda change: change.code)
 INVALID_LINES = in_turn([list(group) for _, group in _BY_CODE])
 REPAIRABLE = _changes("repairable")  # what `--repair all` fixes
 MISTAKES = REPAIRABLE + _changes("contradictions")

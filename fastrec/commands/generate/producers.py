@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 
 from fastrec.commands.generate.text import Rng, table
+from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.schemas.schema import Schema
 
 Record = dict[str, Any]
 _SIZES = (1, 3, 7, 13, 34, 70)
@@ -41,7 +43,7 @@ class Spelling(msgspec.Struct, frozen=True):
             line = json.dumps(
                 record,
                 ensure_ascii=self.ascii_only,
-                separators=(", ", ": ") if self.spaced else (",", ":"),
+                separators=None if self.spaced else (",", ":"),
                 check_circular=False,  # records are trees; the check takes a tenth of the time
             ).encode()
         if self.escape_slashes:  # slashes occur only inside strings, so the value stays the same
@@ -53,6 +55,7 @@ class Producer(msgspec.Struct, frozen=True):
     """A model and the habits of the harness that evaluated it."""
 
     number: int
+    schema: Schema
     model_id: str
     run: str
     spelling: Spelling
@@ -60,9 +63,14 @@ class Producer(msgspec.Struct, frozen=True):
     habits: frozenset[str]
     ability: float  # How good the model is, from about 0 to 1; large models are better.
 
+    @property
+    def is_later(self) -> bool:
+        """Whether it writes a later version than the oldest one."""
+        return self.schema is not DEFAULT_SCHEMA
+
 
 @lru_cache(maxsize=16)
-def producer(seed: int, number: int) -> Producer:
+def producer(seed: int, number: int, schema: Schema = DEFAULT_SCHEMA) -> Producer:
     """Make the producer with this number; cheap enough to be made again instead of stored."""
     version, place = divmod(number, _ORGANISATIONS * len(_SIZES))
     size = place % len(_SIZES)
@@ -77,6 +85,7 @@ def producer(seed: int, number: int) -> Producer:
     )
     return Producer(
         number=number,
+        schema=schema,
         model_id=model,
         run=f"{model.replace('/', '_')}/{1_700_000_000 + 86_400 * number}",
         spelling=Spelling(
@@ -105,7 +114,7 @@ def respelling(rng: Rng) -> Spelling:
 
 def _own_order(rng: Rng) -> Callable[[str], int]:
     """Rank the known keys at random; unknown keys come first, in their order."""
-    keys = rng.shuffled(table("habits")["keys"]["names"].split())
+    keys = rng.shuffled(table("habits")["keys"])
     ranks = {key: rank for rank, key in enumerate(keys)}
     return lambda key: ranks.get(key, -1)
 

@@ -7,16 +7,21 @@ misread. Scripts are tables of TOML files in `data/`; `scripts.toml` describes t
 common knowledge in our own words.
 """
 
-from collections.abc import Callable, Sequence
-from functools import cache, partial
+from collections.abc import Sequence
+from functools import cache
 from itertools import compress
-from operator import add, floordiv, mul, sub, truediv
+from operator import add, floordiv, getitem, mul, sub, truediv
 from typing import Any, NamedTuple
 
 from fastrec.commands.generate.producers import Record
-from fastrec.commands.generate.text import Facts, Rng, in_turn, rows_of, table
+from fastrec.commands.generate.text import Facts, Rng, in_turn, table
 
-# How models write, by number: 0 briefly, 1 friendly, 2 step by step, 3 in Markdown and LaTeX.
+# How models write, by number:
+#
+#     0  briefly
+#     1  friendly
+#     2  step by step
+#     3  in Markdown and LaTeX
 STYLES = 4
 
 
@@ -26,30 +31,21 @@ class Reply(NamedTuple):
     text: str
     extracted: str
     score: float  # The share of what was asked for.
-    reasoning: str | None = None
+    reasoning: str | None
     # The turns before the answer, without `turn_idx`. Only conversations have them.
-    turns: Sequence[Record] = ()
+    turns: list[Record]
     error: str | None = None
 
 
-class Task(NamedTuple):
-    """A question, and a function that answers it.
-
-    The function takes the probability of a right answer, or of each right point, and the style.
-    """
-
-    raw: str
-    reference: str
-    subject: str
-    tags: Sequence[str]
-    answer: Callable[[Rng, float, int], Reply]
-    choices: list[str] | None = None
-    also: str = ""
-
-
-def scripted(name: str, rng: Rng, number: int) -> Task:
-    """Make a task from the scripts of an evaluation."""
-    return _task(rng, _script(table(name), number))
+def make_task(rng: Rng, name: str, number: int) -> Facts:
+    """Make a task of an evaluation; neighbouring numbers give different kinds of tasks."""
+    makers = {
+        "trivia_choice": trivia,
+        "word_problems": problem,
+        "world_tongues": tongue,
+    }
+    script = makers[name](number) if name in makers else _script(table(name), number)
+    return draw_facts(rng, script)
 
 
 def _script(scripts: Facts, number: int) -> Facts:
@@ -65,55 +61,67 @@ def _script(scripts: Facts, number: int) -> Facts:
     return script
 
 
-def _task(rng: Rng, given: Facts) -> Task:
-    """Draw the facts of a script."""
-    script = table("scripts") | given
-    _draw(rng, script["draw"], script)
-    right = dict(script)
-    _set_outcome(rng, "right", right)
-    return Task(
-        raw=_filled("ask", right),
-        reference=_filled("reference", right),
-        subject=right["subject"],
-        tags=_filled("tags", right).split(", "),
-        answer=partial(_answer, script),
-        choices=right.get("choices"),
-        also=_filled("also", right),
-    )
+def draw_facts(rng: Rng, script: Facts) -> Facts:
+    """Draw the facts of a script, and fill in its question and the right answers."""
+    facts = table("scripts") | script
+    _draw(rng, facts["draw"], facts)
+    if "choices" in facts:
+        _draw_choices(rng, facts)
+    _set_outcome(rng, "right", facts)
+    for name in ("ask", "reference", "also", "tags"):
+        facts[name] = _filled(name, facts)
+    return facts
+
+
+def _set_outcome(rng: Rng, outcome: str, facts: Facts) -> None:
+    """Add the facts of an outcome; those that it does not have stay as they are."""
+    facts["outcome"] = outcome
+    _draw(rng, facts["outcomes"].get(outcome, {}), facts)
+    if "choices" in facts:
+        _choose(rng, facts)
+    if "formulas" in facts:
+        _calculate(rng, facts)
+
+
+# Facts and texts
 
 
 def _draw(rng: Rng, specs: Facts, facts: Facts) -> None:
-    """Add facts by name, as `data/scripts.toml` describes them.
-
-    A table in a list is a further list of facts.
-    """
+    """Add facts by name, as `data/scripts.toml` describes them."""
     for names, given in specs.items():
-        spec = facts.get(given, given) if isinstance(given, str) else given
-        if isinstance(spec, dict):
-            lines = [line.format_map(facts) for line in spec["lines"]]
-            after = spec.get("after", "\t")
-            facts[names] = "\n".join(sorted(lines, key=lambda line: line.rpartition(after)[2]))
-        elif not isinstance(spec, list):
-            facts[names] = _filled(spec, facts)
-        else:
+        spec = _filled(given, facts) if isinstance(given, str) else given
+        if isinstance(spec, list):
             _draw_from(rng, spec, names, facts)
+        elif isinstance(spec, dict):
+            facts[names] = _listing(facts, **spec)
+        else:
+            facts[names] = spec
 
 
 def _draw_from(rng: Rng, items: Sequence[Any], names: str, facts: Facts) -> None:
-    """Draw items of a list or numbers of a range."""
+    """Draw items of a list or numbers of a range. An item that is a table has further facts."""
     if isinstance(items[0], int):
         first, last, *step = items
         items = range(first, last + 1, *step)
     wanted = names.replace("<", "").split()
     if len(wanted) > 1:
         drawn = rng.shuffled(items)[: len(wanted)]
-        facts.update(zip(wanted, sorted(drawn) if "<" in names else drawn, strict=False))
+        if "<" in names:
+            drawn.sort()
+        facts |= zip(wanted, drawn, strict=False)  # short lists lack the last ones
         return
     item = rng.choice(items)
     if isinstance(item, dict):
         _draw(rng, item, facts)
     else:
         facts[names] = item
+
+
+def _listing(facts: Facts, lines: Sequence[str], after: str = "\t") -> str:
+    """The lines, sorted by what is after the last `after`."""
+    filled = [line.format_map(facts) for line in lines]
+    filled.sort(key=lambda line: line.rpartition(after)[2])
+    return "\n".join(filled)
 
 
 def _filled(given: Any, facts: Facts) -> Any:
@@ -130,25 +138,23 @@ def _filled(given: Any, facts: Facts) -> Any:
     return _result(text[2:]) if text.startswith("= ") else text
 
 
-def _set_outcome(rng: Rng, outcome: str, facts: Facts) -> None:
-    facts["outcome"] = outcome
-    _draw(rng, facts["outcomes"].get(outcome, {}), facts)
-    if "choices" in facts:
-        _choose(rng, facts)
-    if "formulas" in facts:
-        _calculate(rng, facts)
+# Answers
 
 
-def _answer(script: Facts, rng: Rng, ability: float, style: int) -> Reply:
-    """Make as many points as the model can, do the steps that the outcome allows, and answer."""
-    facts = dict(script)
+def answer(task: Facts, rng: Rng, ability: float, style: int) -> Reply:
+    """Make as many points as the model can, do the steps that the outcome allows, and answer.
+
+    `ability` is the probability of a right answer, or of each right point.
+    """
+    facts = dict(task)
     points = facts["points"]
     successes = [rng.chance(ability) for _ in points]
     count = sum(successes)
     facts["made"] = list(compress(points, successes))
-    facts["said"] = [said[success] for said, success in zip(facts["said"], successes, strict=False)]
+    facts["said"] = list(map(getitem, facts["said"], successes))
     facts["ending"] = facts["endings"][style]
     _set_outcome(rng, facts["scale"][count], facts)
+
     turns = [{"role": role, "content": _filled(text, facts)} for role, text in facts["turns"]]
     for step in facts["steps"]:
         is_allowed = facts["outcome"] in step.get("when", facts["outcome"])
@@ -156,28 +162,48 @@ def _answer(script: Facts, rng: Rng, ability: float, style: int) -> Reply:
             turns += _turns(rng, step, style, facts)
             if not count and "mistakes" in step:
                 _set_outcome(rng, rng.choice(step["mistakes"]), facts)
+
     facts["told"] = _filled("tell", facts)
     text = facts["styles"][style].format_map(facts)
-    reasoning = _filled("think", facts)
-    return Reply(text, facts.get("value", text), count / len(points), reasoning, turns)
+    return Reply(
+        text,
+        extracted=facts.get("value", text),
+        score=count / len(points),
+        reasoning=_filled("think", facts),
+        turns=turns,
+    )
 
 
 def _turns(rng: Rng, step: Facts, style: int, facts: Facts) -> list[Record]:
     """The turns of a step: calls of tools, which may fail the first time, and their outputs."""
-    comment = step.get("always") or (step.get("comment") if style else None)
-    calls = [{"id": f"call_{rng.bits(48):012x}", **_filled(call, facts)} for call in step["calls"]]
+    calls = [
+        {
+            "id": f"call_{rng.bits(48):012x}",
+            **_filled(call, facts),
+        }
+        for call in step["calls"]
+    ]
     turn = {"role": "assistant", "tool_calls": calls}
+    comment = step.get("always") or (step.get("comment") if style else None)
     if comment:
         turn["content"] = comment.format_map(facts)
-    fails = step.get("fails") and rng.chance(step["fails"])
-    if not fails:
+
+    output = step["output"]
+    fails = "fails" in step and rng.chance(step["fails"])
+    if fails:
+        output = step["error"]
+    else:
         _draw(rng, step.get("draw", {}), facts)
-    output = step["error" if fails else "output"].format_map(facts)
     ids = [call["id"] for call in calls]
-    called = ids[0] if len(ids) == 1 else ids
-    turns = [turn, {"role": "tool", "content": output, "tool_call_id": called}]
+    result = {
+        "role": "tool",
+        "content": output.format_map(facts),
+        "tool_call_id": ids[0] if len(ids) == 1 else ids,
+    }
+
+    turns = [turn, result]
     if fails and "retry" in step:
-        turns += _turns(rng, step | step["retry"], style, facts)
+        turns += _turns(rng, step["retry"], style, facts)
     elif fails:
         _set_outcome(rng, "gives up", facts)
     return turns
@@ -190,8 +216,7 @@ def _turns(rng: Rng, step: Facts, style: int, facts: Facts) -> list[Record]:
 def facts_with_choices() -> Sequence[Facts]:
     """The questions of all tables; the topics take turns."""
     facts = table("facts")
-    topics = facts["topics"].items()
-    return in_turn(_questions({**facts, **topic, "topic": name}) for name, topic in topics)
+    return in_turn(_questions(facts | topic) for topic in facts["tasks"])
 
 
 def _questions(topic: Facts) -> list[Facts]:
@@ -201,33 +226,45 @@ def _questions(topic: Facts) -> list[Facts]:
     choose, if there is one.
     """
     rows = [
-        {"key": key, "fact": fact, "lures": lures} for key, fact, *lures in rows_of(topic["rows"])
+        {
+            "key": key,
+            "fact": fact,
+            "lures": lures,
+        }
+        for key, fact, *lures in topic["rows"]
     ]
     questions = []
     for asked, question in topic["asks"].items():
         for number, row in enumerate(rows):
             near = rows[max(0, number - topic["near"]) : number + topic["near"] + 1]
-            others = [other[asked] for other in near if other is not row]
-            about = {"question": question, "asked": asked, "answer": row[asked], "others": others}
-            if asked == "key":
-                about["lures"] = []
+            about = {
+                "question": question,
+                "asked": asked,
+                "answer": row[asked],
+                "others": [other[asked] for other in near if other is not row],
+                "lures": row["lures"] if asked == "fact" else [],
+            }
             questions.append({**topic, **row, **about})
     return questions
 
 
-def trivia(rng: Rng, number: int) -> Task:
+def trivia(number: int) -> Facts:
+    """The script of a question with choices."""
     questions = facts_with_choices()
-    fact = questions[number % len(questions)]
-    known = [fact["answer"], *fact["lures"]]
-    others = [other for other in rng.shuffled(fact["others"]) if other not in known]
-    choices = rng.shuffled([*known, *others][:4])
-    return _task(rng, {**fact, "choices": choices})
+    return questions[number % len(questions)]
+
+
+def _draw_choices(rng: Rng, facts: Facts) -> None:
+    """Draw the choices: the answer, its lure if there is one, and others; each once."""
+    choices = dict.fromkeys([facts["answer"], *facts["lures"], *rng.shuffled(facts["others"])])
+    facts["choices"] = rng.shuffled([*choices][: facts["choices"]])
 
 
 def _choose(rng: Rng, facts: Facts) -> None:
     """Add the choice of an answer, and its letter."""
     choices = facts["choices"]
     chosen = facts["answer"]
+
     if facts["outcome"] == "wrong":
         if rng.chance(0.04):
             facts |= facts["unsure"]
@@ -236,9 +273,15 @@ def _choose(rng: Rng, facts: Facts) -> None:
             (chosen,) = facts["lures"]
         else:
             chosen = rng.choice([choice for choice in choices if choice != chosen])
+
     letter = "ABCD"[choices.index(chosen)]
     doubt = choices[chosen == choices[0]]
-    facts |= {facts["asked"]: chosen, "chosen": chosen, "value": letter, "doubt": doubt}
+    facts |= {
+        facts["asked"]: chosen,
+        "chosen": chosen,
+        "value": letter,
+        "doubt": doubt,
+    }
 
 
 # Word problems: numbers are drawn, the result follows from them, and answers show the steps. A
@@ -252,63 +295,74 @@ _OPERATIONS = {
     "÷": truediv,
     "//": floordiv,
 }
+_SLIP = "; slip"  # after a formula: its result is wrong
 _CONFUSED = str.maketrans("+−×÷", "×++×")  # the operation that a model takes by mistake
-_LATEX = str.maketrans({"×": r"\times", "÷": r"\div", "−": "-"})
+_LATEX = str.maketrans(
+    {
+        "×": r"\times",
+        "÷": r"\div",
+        "−": "-",
+    }
+)
 
 
-def problem(rng: Rng, number: int, language: str = "en") -> Task:
-    """Make a word problem in a language; the kinds take turns."""
+def problem(number: int, language: str = "en") -> Facts:
+    """The script of a word problem in a language; the kinds take turns."""
     problems = table("problems")
     script = _script(problems | problems["texts"][language], number)
-    return _task(rng, script | problems["kinds"][script["kind"]])
+    script |= problems["kinds"][script["kind"]]
+    return script
 
 
 def _calculate(rng: Rng, facts: Facts) -> None:
     """Add the steps of an answer, and their result, as texts."""
     formulas = facts["formulas"]
-    steps, value = _solve(formulas, facts)
+    steps = _solve(formulas, facts)
     if facts["outcome"] == "wrong":
-        right = value
-        steps, value = _solve(*_mistaken(rng, facts))
-        if value == right:  # such as 2 + 2 instead of 2 × 2
-            steps, value = _solve(formulas, facts, len(formulas) - 1)
+        right = facts["value"]
+        steps = _solve(_mistaken(rng, facts), facts)
+        if facts["value"] == right:  # such as 2 + 2 instead of 2 × 2
+            steps = _solve([*formulas[:-1], formulas[-1] + _SLIP], facts)
+
     facts |= {
-        "value": str(value),
         "working": ", ".join(steps),
         "numbered": "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1)),
-        "latex": "\n".join(f"$${step.translate(_LATEX)}$$" for step in steps),
+        "latex": "$$\n$$".join(steps).translate(_LATEX),
     }
 
 
-def _mistaken(rng: Rng, facts: Facts) -> tuple[list[str], Facts, int]:
-    """Arguments of `_solve`: formulas with a mistake, or right ones and the place of a slip."""
-    formulas = list(facts["formulas"])
+def _mistaken(rng: Rng, facts: Facts) -> list[str]:
+    """The formulas with a mistake."""
+    formulas: list[str] = list(facts["formulas"])
     if "unconverted" in facts and rng.chance(0.5):
-        return facts["unconverted"], facts, -1
-    if rng.chance(0.2):
-        return formulas[:-1], facts, -1
-    is_confused = rng.chance(0.3)
-    place = rng.below(len(formulas))
-    if is_confused:
-        formulas[place] = formulas[place].translate(_CONFUSED)
-        place = -1
-    return formulas, facts, place
+        formulas = facts["unconverted"]
+    elif rng.chance(0.2):
+        formulas.pop()
+    else:
+        is_confused = rng.chance(0.3)
+        place = rng.below(len(formulas))
+        formula = formulas[place]
+        formulas[place] = formula.translate(_CONFUSED) if is_confused else formula + _SLIP
+    return formulas
 
 
-def _solve(formulas: Sequence[str], facts: Facts, slip: int = -1) -> tuple[list[str], float]:
-    """Compute the steps, with a slip in one of them; return them as text, and the result."""
+def _solve(formulas: Sequence[str], facts: Facts) -> list[str]:
+    """Compute the steps, and return them as texts; add their results, and the last one."""
     steps = []
-    for place, formula in enumerate(formulas):
-        step = formula.format_map(facts)
+    for number, formula in enumerate(formulas, 1):
+        step = formula.removesuffix(_SLIP).format_map(facts)
         left, operation, right = step.split()
         value = _result(step)
-        if place == slip:
+        if formula.endswith(_SLIP):
             # As people make it, too: one row off in the times table, or a lost carry.
             error = int(right) if operation == "×" else 10 if value > 40 else 1
             value += error if float(left) % 2 else -error
         steps.append(f"{step} = {value}")
-        facts[f"s{place + 1}"] = value
-    return steps, value
+        facts |= {
+            f"s{number}": value,
+            "value": str(value),
+        }
+    return steps
 
 
 def _result(step: str) -> float:
@@ -321,8 +375,8 @@ def _result(step: str) -> float:
 # Questions in eight languages: word problems, and capitals with short answers.
 
 
-def tongue(rng: Rng, number: int) -> Task:
-    """Make a question in another language; after the last capital, all are word problems."""
+def tongue(number: int) -> Facts:
+    """A question in another language; after the last capital, all are word problems."""
     scripts = table("tongues")
     turn, place = divmod(number, len(scripts["tasks"]))
     script = _script(scripts, place)
@@ -330,5 +384,5 @@ def tongue(rng: Rng, number: int) -> Task:
     # Every language begins with one or the other kind, so that the first few questions show both.
     nth, is_problem = divmod(turn + place % 2, 2)
     if is_problem or nth >= len(capitals):
-        return problem(rng, turn, script["language"])
-    return _task(rng, capitals[nth])
+        return problem(turn, script["language"])
+    return capitals[nth]

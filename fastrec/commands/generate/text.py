@@ -26,11 +26,6 @@ def table(name: str) -> Facts:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def rows_of(text: str) -> list[list[str]]:
-    """The rows of a table in a text, whose cells are divided by `|`."""
-    return [[cell.strip() for cell in row.split("|")] for row in text.strip().splitlines()]
-
-
 def in_turn(lists: Iterable[Sequence[T]]) -> Sequence[T]:
     """The first item of every list, then the second of every list, and so on."""
     return [item for turn in zip_longest(*lists) for item in turn if item]
@@ -129,5 +124,4 @@ def _phrase(rng: Rng, script: Facts) -> str:
         phrase.append(str(rng.between(2, 999)))
     elif number < 0.24 and script["extras"]:
         phrase.append(rng.choice(script["extras"]))
-    glue: str = script["glue"]
-    return glue.join(phrase)
+    return str(script["glue"].join(phrase))
