@@ -404,13 +404,13 @@ def test_questions_differ(records: list[Record]) -> None:
 @pytest.mark.parametrize("mix", ["mixed", "single_turn", "agentic"])
 def test_every_question_is_asked_once(mix: str) -> None:
     """Even a corpus with as many questions as possible has no two with the same text."""
-    bank = QuestionBank(Rng(96), 96, "evaluation", 40_000, mix)
+    bank = QuestionBank(Rng(96), Recipe(records=40_000, seed=96, mix=mix))
     asked = []
     for kind in ("single_turn", "multi_turn", "agentic"):
-        model, question = next(bank.asked[kind])
-        while model == 0:
+        question, author = next(bank.asked[kind])
+        while author.number == 0:
             asked.append(question.raw)
-            model, question = next(bank.asked[kind])
+            question, author = next(bank.asked[kind])
     assert len(asked) == len(set(asked)) >= 2_500
 
 

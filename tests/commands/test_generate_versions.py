@@ -126,7 +126,7 @@ def test_repairs_fix_the_mistakes_of_known_producers():
     for row in MISTAKES:
         for schema in SCHEMAS.values():
             for kind in row.types if row.fits(schema) else ():
-                _, question = next(source.bank.asked[kind])
+                question, _ = next(source.asked[kind])
                 author = producer(3, list(SCHEMAS).index(schema.name), schema)
                 answer = compose(source.rng, question, author)
                 line = row.line(answer)

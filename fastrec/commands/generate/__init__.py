@@ -23,60 +23,20 @@ from itertools import accumulate, cycle, islice
 from pathlib import Path
 
 import zstandard
-from msgspec import Struct
 
-from fastrec.commands.generate.evaluation import TEXTS, QuestionBank
+from fastrec.commands.generate.evaluation import QuestionBank
+from fastrec.commands.generate.evaluation import Recipe as Recipe
 from fastrec.commands.generate.invalid import INVALID_LINES, MISTAKES, WARNINGS
-from fastrec.commands.generate.producers import producer
 from fastrec.commands.generate.records import Answer, add_unknown_keys, compose
-from fastrec.commands.generate.text import Rng, table
+from fastrec.commands.generate.text import Rng
 from fastrec.errors import UsageError, check_choice, naming
 from fastrec.notebook import Framed
-from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.storage import check_local
 
 _POOL = 256
 _BLANKS = (b"", b" ", b"\t", b"   ")
 _Labelled = tuple[str, bytes]  # the kind of a line, and the line
-
-
-class Recipe(Struct, frozen=True):
-    """What to generate. Shares are between 0 and 1.
-
-    `records` counts all lines; `duplicates`, `conflicts`, `rejects` and `blanks` are shares of
-    them. The remaining lines are new records; `unknown_keys` and `warnings` are shares of those.
-    """
-
-    records: int = 10_000
-    seed: int = 0
-    duplicates: float = 0.0
-    conflicts: float = 0.0
-    unknown_keys: float = 0.0
-    rejects: float = 0.0
-    blanks: float = 0.0
-    warnings: float = 0.0
-    mix: str = "mixed"
-    schema: str = DEFAULT_SCHEMA.name
-    text: str = "evaluation"
-
-    def __post_init__(self) -> None:
-        if min(self.records, self.seed) < 0:
-            raise UsageError("the number of records and the seed must not be negative")
-        check_choice("mix", self.mix, table("evaluations")["mixes"])
-        check_choice("text", self.text, TEXTS)
-        check_choice("schema", self.schema, (*SCHEMAS, "mixed"))
-        shares = (*self.shares, self.unknown_keys, self.warnings)
-        if min(shares) < 0 or max(shares) > 1:
-            raise UsageError("a share must be between 0 and 1")
-        if sum(self.shares) > 1 + 1e-9:
-            raise UsageError(
-                "the shares of duplicates, conflicts, rejects and blanks add up to more than 1"
-            )
-
-    @property
-    def shares(self) -> tuple[float, ...]:
-        """The shares of lines that are not new records, in the order of `labelled_lines`."""
-        return self.rejects, self.duplicates, self.conflicts, self.blanks
 
 
 def lines(recipe: Recipe) -> Iterator[bytes]:
@@ -106,24 +66,13 @@ class _Source:
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         self.rng = Rng(recipe.seed)
-        # If versions are mixed, each producer has one of them.
-        self.schemas = [
-            schema for name, schema in SCHEMAS.items() if recipe.schema in (name, "mixed")
-        ]
-        self.is_later = recipe.schema != DEFAULT_SCHEMA.name
-        # One answer in a later version has two records on average, one per metric and epoch.
-        answers = recipe.records // 2 if self.is_later else recipe.records
-        self.bank = QuestionBank(self.rng, recipe.seed, recipe.text, answers, recipe.mix)
-        self.types = self.bank.weighted_types
+        bank = QuestionBank(self.rng, recipe)
+        self.types = bank.weighted_types
+        self.asked = bank.asked
         self.pool: list[Answer] = []
         self.answers = self.new_answers()
         self.warnings = cycle(row for row in WARNINGS if not set(self.types).isdisjoint(row.types))
-        self.mistakes = cycle(MISTAKES if self.is_later else INVALID_LINES)
-
-    def compose(self, kind: str) -> Answer:
-        number, question = next(self.bank.asked[kind])
-        schema = self.schemas[number % len(self.schemas)]
-        return compose(self.rng, question, producer(self.recipe.seed, number, schema))
+        self.mistakes = cycle(MISTAKES if recipe.is_later else INVALID_LINES)
 
     def record(self) -> _Labelled:
         answer = next(self.answers)
@@ -144,7 +93,7 @@ class _Source:
             kind = rng.choice(self.types)
             while warning and kind not in warning.types:
                 kind = rng.choice(self.types)
-            answer = self.compose(kind)
+            answer = compose(rng, *next(self.asked[kind]))
             if warning:
                 warning.apply(answer.record, answer.author.schema)
             if rng.chance(self.recipe.unknown_keys):
@@ -166,15 +115,15 @@ class _Source:
         return "conflict", answer.conflict(self.rng).line()
 
     def invalid(self) -> _Labelled:
-        if self.is_later:
+        if self.recipe.is_later:
             kind = self.rng.choice(self.types)
-            answer = self.compose(kind)
+            answer = compose(self.rng, *next(self.asked[kind]))
             schema = answer.author.schema
             row = next(row for row in self.mistakes if kind in row.types and row.fits(schema))
         else:
             row = next(self.mistakes)
             kind = row.types[0] if len(row.types) == 1 else self.rng.choice(self.types)
-            answer = self.compose(kind)
+            answer = compose(self.rng, *next(self.asked[kind]))
         return row.code.format(turns=answer.author.schema.turns_field), row.line(answer)
 
     def blank(self) -> _Labelled:

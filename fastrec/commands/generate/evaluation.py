@@ -1,21 +1,21 @@
-"""Evaluations, their questions, and what models answer to them.
+"""What to generate: a recipe, its evaluations and their questions, and what models answer to them.
 
 Every model has an ability, every question a difficulty. Together they give the probability of a
 right answer, so models differ as in real results, and some questions are hard for all of them.
-`TASKS` make questions that can be read. `_with_words` puts random words in place of their texts,
+`tasks` makes questions that can be read. `_with_words` puts random words in place of their texts,
 with lengths and scripts as in real data, for benchmarks; nothing in them means anything.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import count, islice, product
+from itertools import cycle, islice, product
 from typing import NamedTuple
 
 from msgspec import Struct, convert
 
 from fastrec.commands.generate import tasks
-from fastrec.commands.generate.producers import Producer, Record
+from fastrec.commands.generate.producers import Producer, Record, producer
 from fastrec.commands.generate.tasks import STYLES, Reply
 from fastrec.commands.generate.text import (
     Facts,
@@ -25,7 +25,10 @@ from fastrec.commands.generate.text import (
     phrase_tables,
     table,
 )
+from fastrec.errors import UsageError, check_choice
+from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
 
+TEXTS = ("evaluation", "words")
 _MOST_QUESTIONS = 2_500
 _RECORDS_PER_QUESTION = 16
 _TRIES = 100
@@ -33,6 +36,50 @@ _GUESSED = 0.2  # how often a model that does not know the answer chooses the ri
 
 
 _Answer = Callable[[Rng, float, int], Reply]
+
+
+class Recipe(Struct, frozen=True):
+    """What to generate. Shares are between 0 and 1.
+
+    `records` counts all lines; `duplicates`, `conflicts`, `rejects` and `blanks` are shares of
+    them. The remaining lines are new records; `unknown_keys` and `warnings` are shares of those.
+    """
+
+    records: int = 10_000
+    seed: int = 0
+    duplicates: float = 0.0
+    conflicts: float = 0.0
+    unknown_keys: float = 0.0
+    rejects: float = 0.0
+    blanks: float = 0.0
+    warnings: float = 0.0
+    mix: str = "mixed"
+    schema: str = DEFAULT_SCHEMA.name
+    text: str = "evaluation"
+
+    def __post_init__(self) -> None:
+        if min(self.records, self.seed) < 0:
+            raise UsageError("the number of records and the seed must not be negative")
+        check_choice("mix", self.mix, table("evaluations")["mixes"])
+        check_choice("text", self.text, TEXTS)
+        check_choice("schema", self.schema, (*SCHEMAS, "mixed"))
+        shares = (*self.shares, self.unknown_keys, self.warnings)
+        if min(shares) < 0 or max(shares) > 1:
+            raise UsageError("a share must be between 0 and 1")
+        if sum(self.shares) > 1 + 1e-9:
+            raise UsageError(
+                "the shares of duplicates, conflicts, rejects and blanks add up to more than 1"
+            )
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The shares of lines that are not new records, in the order of `labelled_lines`."""
+        return self.rejects, self.duplicates, self.conflicts, self.blanks
+
+    @property
+    def is_later(self) -> bool:
+        """Whether it has later versions than the oldest one."""
+        return self.schema != DEFAULT_SCHEMA.name
 
 
 class Evaluation(Struct, frozen=True):
@@ -67,37 +114,37 @@ class Question(NamedTuple):
         return {**self.metadata, "trial": trial}
 
 
-TEXTS = ("evaluation", "words")
-
-
 class QuestionBank:
     """The questions by interaction type.
 
     The first model answers all of them, then the second, and so on.
 
-    `asked` yields, for each type, the number of the next model and its question. No pair occurs
+    `asked` yields, for each type, the next question and the model that answers it. No pair occurs
     twice.
 
     The number of questions is bounded: more records mean more models, not more questions. So memory
     stays flat, and each question occurs many times in a corpus, as in real data.
     """
 
-    def __init__(self, rng: Rng, seed: int, text: str, records: int, mix: str) -> None:
+    def __init__(self, rng: Rng, recipe: Recipe) -> None:
         mixes = table("evaluations")["mixes"]
+        weights = mixes[recipe.mix]
         rows = convert(table("evaluations")["evaluations"], list[Evaluation])
-        total = max(25, min(_MOST_QUESTIONS, records // _RECORDS_PER_QUESTION))
-        self.weighted_types = list(Counter(mixes[mix]).elements())
+        # One answer in a later version has two records on average, one per metric and epoch.
+        answers = recipe.records // 2 if recipe.is_later else recipe.records
+        total = max(25, min(_MOST_QUESTIONS, answers // _RECORDS_PER_QUESTION))
+        self.weighted_types = list(Counter(weights).elements())
         self._rng = rng
-        self._shift = seed % 97  # other seeds begin with other questions
-        self._tables = phrase_tables(seed) if text == "words" else None
+        self._shift = recipe.seed % 97  # other seeds begin with other questions
+        self._tables = phrase_tables(recipe.seed) if recipe.text == "words" else None
         self._texts = set[str]()
-        self.asked: dict[str, Iterator[tuple[int, Question]]] = {}
+        self.asked: dict[str, Iterator[tuple[Question, Producer]]] = {}
         for kind in mixes["mixed"]:
             # Types outside the mix get a few questions too, because some invalid lines need them.
-            amount = max(2, total * mixes[mix].get(kind, 1) // 25)
+            amount = max(2, total * weights.get(kind, 1) // 25)
             evaluations = [row for row in rows if row.interaction_type == kind]
             numbered = islice(product(range(amount), evaluations), amount)
-            self.asked[kind] = _asked([self._question(*pair) for pair in numbered])
+            self.asked[kind] = _asked(recipe, [self._question(*pair) for pair in numbered])
 
     def _question(self, number: int, evaluation: Evaluation) -> Question:
         rng = self._rng
@@ -110,6 +157,7 @@ class QuestionBank:
             if raw not in self._texts:
                 break
         self._texts.add(raw)
+
         difficulty = rng.random()
         level = (1, 2.5, "hard", None)[int(difficulty * 3) if rng.chance(0.8) else 3]
         sample_id = number if evaluation.integer_ids else f"{evaluation.name}_{number:05d}"
@@ -119,26 +167,33 @@ class QuestionBank:
             "row": number,
             "difficulty": level,
             "tags": facts["tags"].split(", "),
-            "Source": {"split": split, "licence": None, "checked": rng.chance(0.5)},
+            "Source": {
+                "split": split,
+                "licence": None,
+                "checked": rng.chance(0.5),
+            },
         }
         return Question(evaluation, sample_id, raw, facts, answer, difficulty, metadata)
 
 
-def _asked(questions: list[Question]) -> Iterator[tuple[int, Question]]:
-    for model in count():
+def _asked(recipe: Recipe, questions: list[Question]) -> Iterator[tuple[Question, Producer]]:
+    """All models answer all questions. If versions are mixed, each model has one of them."""
+    schemas = [schema for name, schema in SCHEMAS.items() if recipe.schema in (name, "mixed")]
+    for number, schema in enumerate(cycle(schemas)):
+        author = producer(recipe.seed, number, schema)
         for question in questions:
-            yield model, question
+            yield question, author
 
 
-def answer_of(rng: Rng, producer: Producer, question: Question) -> Reply:
+def answer_of(rng: Rng, author: Producer, question: Question) -> Reply:
     """Give an answer that is right with a probability, or nothing because of an error."""
-    lead = 7 * (producer.ability - question.difficulty)
+    lead = 7 * (author.ability - question.difficulty)
     # Plain arithmetic is the same on every platform.
     chance = 0.5 + 0.5 * lead / (1 + abs(lead))
     if "choices" in question.facts:
         chance += _GUESSED * (1 - chance)
-    given = question.answer(rng, chance, producer.number % STYLES)
-    if "reasoning" not in producer.habits:
+    given = question.answer(rng, chance, author.number % STYLES)
+    if "reasoning" not in author.habits:
         given = given._replace(reasoning=None)
     if rng.chance(0.02):
         failure = rng.choice(table("evaluations")["failures"])

@@ -6,7 +6,6 @@ in ASCII, another puts spaces after commas, a third writes `null` for every unkn
 
 import json
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -69,9 +68,8 @@ class Producer(msgspec.Struct, frozen=True):
         return self.schema is not DEFAULT_SCHEMA
 
 
-@lru_cache(maxsize=16)
 def producer(seed: int, number: int, schema: Schema = DEFAULT_SCHEMA) -> Producer:
-    """Make the producer with this number; cheap enough to be made again instead of stored."""
+    """Make the producer with this number."""
     version, place = divmod(number, _ORGANISATIONS * len(_SIZES))
     size = place % len(_SIZES)
     model = f"org-{place % _ORGANISATIONS}/model-{_SIZES[size]}b"

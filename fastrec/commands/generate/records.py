@@ -57,6 +57,7 @@ def compose(rng: Rng, question: Question, author: Producer) -> "Answer":
         "evaluation_name": evaluation.name,
         "sample_id": question.sample_id,
     }
+
     if "hashes" in habits:
         record["sample_hash"] = _WRONG_HASH if rng.chance(0.002) else _hash_of(asked, author)
 
@@ -213,6 +214,7 @@ def _measured(rng: Rng, author: Producer, raw: str, reply: Reply) -> Record:
 
 
 def _tokens(turns: list[Record]) -> int:
+    """About how many tokens the texts of some turns have."""
     text = "".join(turn.get("content", "") for turn in turns)
     return len(text.encode()) // _BYTES_PER_TOKEN
 
@@ -277,6 +279,7 @@ _NULLABLE = (
 )
 # Never matches inside a string, where quotes are escaped.
 _HALF = re.compile(rb'("score": ?)0\.5(?=[,}])')
+
 _METRIC = "evaluation_result_id"
 
 
