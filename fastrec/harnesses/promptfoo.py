@@ -2,7 +2,8 @@
 
     promptfoo                      record
     description of the config      evaluation_name; without one, `promptfoo`
-    provider                       model_id; its label, if the provider has one, is metadata
+    provider                       model_id: its label, if it has one, as in promptfoo's tables; its id
+                                   is metadata
     prompt                         input.raw as it was sent; of a chat as JSON, its last question
     score, named scores            metrics `score`, `pass` and `score:NAME`; failed calls have an
                                    error for each
@@ -56,7 +57,8 @@ def _number(row: Fields) -> Any:
 
 
 def _model(row: Fields) -> str:
-    return row.text("provider.id", "provider")
+    """Providers of one id differ in their labels: the same model with other settings."""
+    return row.text("provider.label", "provider.id", "provider")
 
 
 def read(log: Log) -> Reading:
@@ -73,7 +75,7 @@ def read(log: Log) -> Reading:
         [Aggregate("pass", "share of tests that pass", passed / judged, judged)] if judged else ()
     )
     labels = {
-        "provider_label": row["provider.label"],
+        "provider_id": row["provider.label"] and row["provider.id"],
         "prompt_label": prompt["label"],
         "eval_id": document["evalId"],
     }

@@ -414,7 +414,7 @@ def test_an_unfinished_run_of_openai_evals(tmp_path: Path) -> None:
 
 def promptfoo_row(test: int, **others: Any) -> dict[str, Any]:
     return {
-        "promptIdx": 0, "testIdx": test, "provider": {"id": "openai:gpt-x", "label": "x"}, "failureReason": 0,
+        "promptIdx": 0, "testIdx": test, "provider": {"id": "openai:gpt-x"}, "failureReason": 0,
         "prompt": {"raw": "Translate hello", "label": "t"}, "vars": {"text": "hello"}, "latencyMs": 540, "cost": 0.1,
         "response": {"output": "Bonjour", "tokenUsage": {"total": 12, "prompt": 10, "completion": 2}}, "success": True,
         "score": 1, "namedScores": {"tone": 0.5}, "gradingResult": {"pass": True, "score": 1, "reason": "ok"},
@@ -463,8 +463,28 @@ def test_promptfoo(tmp_path: Path) -> None:
     assert first["token_usage"] == {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}
     assert (
         first["metadata"].items()
-        >= {"text": "hello", "topic": "words", "explanation": "ok", "provider_label": "x"}.items()
+        >= {"text": "hello", "topic": "words", "explanation": "ok"}.items()
     )
+
+
+@pytest.mark.parametrize("others", [{}, {"promptIdx": None, "testIdx": None}])
+def test_labels_tell_providers_of_promptfoo_apart(tmp_path: Path, others: dict[str, Any]) -> None:
+    """Two settings of one model are two systems, also before version 3, without numbers."""
+    rows = []
+    for label, success in (("cold", True), ("warm", False)):
+        row = promptfoo_row(0, provider={"id": "openai:gpt-x", "label": label}, success=success)
+        rows.append({key: value for key, value in row.items() if key not in others})
+    path = tmp_path / "results.json"
+    results = {"version": 3, "timestamp": "t", "results": rows}
+    path.write_text(json.dumps({"evalId": "eval-1", "results": results}))
+    result, records = imported(tmp_path, path)
+    assert [log.model_id for log in result.logs] == ["cold", "warm"]
+    assert {one["metadata"]["provider_id"] for one in records} == {"openai:gpt-x"}
+    assert [
+        (one["model_id"], one["evaluation"]["score"])
+        for one in records
+        if one["evaluation_result_id"] == "pass"
+    ] == [("cold", 1.0), ("warm", 0.0)]
 
 
 def test_a_failed_call_of_promptfoo_has_an_error_for_each_named_score(tmp_path: Path) -> None:
