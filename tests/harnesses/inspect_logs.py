@@ -182,6 +182,7 @@ def write_eval(
         ("summaries.json", summaries),
         ("header.json", head or header(entry("match"), samples=len(samples))),
     ]
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(archive(members, method, frames))
     return path
 

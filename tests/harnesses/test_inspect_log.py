@@ -12,6 +12,7 @@ import pytest
 import fastrec
 from fastrec.errors import LogError
 from fastrec.harnesses import inspect
+from tests.harnesses.converting import imported as imported_files
 from tests.harnesses.converting import role_of
 from tests.harnesses.inspect_logs import (
     archive,
@@ -53,6 +54,21 @@ def test_records_name_task_model_start_and_version(tmp_path):
         "uuid": "abc",
         "stop_reason": "stop",
     }
+
+
+def test_a_recovered_log_replaces_the_one_that_it_was_copied_from(tmp_path):
+    """`inspect log recover` copies what a run that crashed had written, and adds the rest."""
+    written = samples_of("C")
+    head = header(entry("match"), samples=2) | {"status": "error"}
+    write_eval(tmp_path / "logs" / "run.eval", *written, head=header(samples=1))
+    write_eval(
+        tmp_path / "logs" / "run-recovered.eval", *written, scored("P", id="new"), head=head
+    )
+    write_eval(tmp_path / "logs" / "other.eval", *written)
+    result, records = imported_files(tmp_path, tmp_path / "logs")
+    assert [log.log.rpartition("/")[2] for log in result.logs] == ["other.eval", "run-recovered.eval"]
+    assert len(records) == 3
+    assert sum(map(len, result.skipped_files.values())) == 1
 
 
 @pytest.mark.parametrize("indent", [None, 2, 4])

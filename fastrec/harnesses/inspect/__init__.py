@@ -37,7 +37,16 @@ from fastrec.harnesses.inspect.files import (
 )
 from fastrec.harnesses.inspect.sample import OLD_SCORE, LoggedSample, Scorer, Scoring, scores_in
 from fastrec.harnesses.json_array import JsonArray
-from fastrec.harnesses.log import Aggregate, Figures, Log, LogPlan, RunInfo, in_groups
+from fastrec.harnesses.log import (
+    Aggregate,
+    Figures,
+    Files,
+    Grouped,
+    Log,
+    LogPlan,
+    RunInfo,
+    in_groups,
+)
 from fastrec.harnesses.metadata import row_of
 from fastrec.harnesses.values import (
     Fields,
@@ -52,7 +61,7 @@ from fastrec.harnesses.values import (
     spelled,
 )
 
-__all__ = ["plan", "role_of", "samples"]
+__all__ = ["logs_of", "plan", "role_of", "samples"]
 
 
 # The header is `header.json`, `_journal/start.json`, or the document without its samples.
@@ -96,6 +105,7 @@ class Header(Fields):
 
 _decode_header = decoder(_Header)
 
+_RECOVERED = "-recovered.eval"
 _SHOWN = 200
 # Reducers that do not change the score of a single epoch.
 _SAME_FOR_ONE = ("", "mean", "median", "mode", "max")
@@ -248,6 +258,14 @@ _LOOK_AT = 32  # samples, to learn the names of scores
 
 
 _decode_summaries = decoder(list[LogObject])  # they are only counted
+
+
+def logs_of(files: Files) -> Grouped:
+    """Each file is a log, except one that `inspect log recover` has copied into another."""
+    copied = {file.path.replace(_RECOVERED, ".eval") for file in files if _RECOVERED in file.path}
+    return Grouped(
+        [Log("inspect", file.path, (file,)) for file in files if file.path not in copied]
+    )
 
 
 def plan(log: Log) -> LogPlan:
