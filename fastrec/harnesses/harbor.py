@@ -108,7 +108,7 @@ def _trials(log: Log, main: str) -> Iterator[Sample]:
 def _sample_of(trial: Fields, main: str) -> Sample:
     rewards = trial.object("verifier_result.rewards")
     failure = trial.object("exception_info")
-    used = trial.object("agent_result")
+    used = _used(trial)
     error = ""
     if not rewards:
         named = (failure.text("exception_type"), failure.text("exception_message"))
@@ -129,3 +129,16 @@ def _sample_of(trial: Fields, main: str) -> Sample:
             "task_checksum": trial["task_checksum"],
         },
     )
+
+
+def _used(trial: Fields) -> Fields:
+    """The tokens and the cost of a trial; of a task in several steps, their sums."""
+    if whole := trial.object("agent_result"):
+        return whole
+    totals: dict[str, float] = {}
+    for step in trial.objects("step_results"):
+        for name in step.object("agent_result"):
+            count = step.number(f"agent_result.{name}")
+            if count is not None:
+                totals[name] = totals.get(name, 0) + count
+    return Fields(totals)

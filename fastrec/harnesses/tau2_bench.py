@@ -32,6 +32,9 @@ from fastrec.storage import join, parent_of
 _DEFAULT_AGENT = "llm_agent/"  # others, such as `llm_agent_solo`, are other systems
 
 
+# The conditions of a run, in which models are not comparable.
+_CONDITIONS = ("retrieval_config", "speech_complexity", "text_noise", "text_input_style")
+
 _MOST_TRIALS = 1 << 20  # more make no sense
 _BROKEN = (
     "timeout",
@@ -69,6 +72,7 @@ def read(log: Log) -> Reading:
     if not parts:
         raise LogError(log.path, "does not name the model (info.agent_info.llm)")
     names = {"agent": kind, "user_model": info["user_info.llm"]}
+    names |= {name: info[name] for name in _CONDITIONS}
     domain = info["environment_info.domain_name"]
     repeats = info.count("num_trials") or 0
     plan = plan_of(

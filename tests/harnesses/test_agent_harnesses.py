@@ -192,6 +192,15 @@ def test_other_agents_of_tau2_bench_are_other_models(
     assert {record["model_id"] for record in records} == {model}
 
 
+def test_conditions_of_tau2_bench_are_metadata(tmp_path: Path) -> None:
+    """Models are not comparable under different ones."""
+    run = copy.deepcopy(TAU2)
+    run["info"] |= {"speech_complexity": "regular", "retrieval_config": None}
+    _, records = imported(tmp_path, write(tmp_path / "results.json", run))
+    assert {record["metadata"]["speech_complexity"] for record in records} == {"regular"}
+    assert not any("retrieval_config" in record["metadata"] for record in records)
+
+
 def test_simulations_of_tau2_bench_in_files(tmp_path: Path) -> None:
     rewards = [{"id": "s0", "reward": 1.0}, {"id": "s1", "reward": 0.0}]
     run = tmp_path / "run"
@@ -562,6 +571,23 @@ def test_a_single_reward_of_harbor_may_have_any_name(tmp_path: Path) -> None:
     assert [(one.name, one.agrees) for one in log.comparisons] == [("pass@1", True), ("mean", True)]
     assert scores(records, "accuracy") == [(1.0, True), (0.0, False), (0.0, False)]
     assert len(records) == 3
+
+
+def test_a_trial_of_harbor_in_steps_has_the_tokens_of_all(tmp_path: Path) -> None:
+    """The trial itself has none; a step that failed may have none, too."""
+    steps = [
+        {"step_name": "one", "agent_result": {"n_input_tokens": 8, "n_output_tokens": 2}},
+        {"step_name": "two", "agent_result": None},
+        {
+            "step_name": "three",
+            "agent_result": {"n_input_tokens": 1, "n_output_tokens": 1, "cost_usd": 0.5},
+        },
+    ]
+    trial = harbor_trial("a", {"reward": 1.0}, agent_result=None, step_results=steps)
+    write(tmp_path / "job/a__x/result.json", trial)
+    _, (record,) = imported(tmp_path, tmp_path / "job")
+    assert record["token_usage"] == {"input_tokens": 9, "output_tokens": 3, "total_tokens": 12}
+    assert record["metadata"]["cost"] == "0.5"
 
 
 HOSTILE = [
