@@ -2,8 +2,8 @@
 
     promptfoo                      record
     description of the config      evaluation_name; without one, `promptfoo`
-    provider                       model_id: its label, if it has one, as in promptfoo's tables; its id
-                                   is metadata
+    provider                       model_id: its label, if it has one, as in promptfoo's tables;
+                                   then its id is metadata
     prompt                         input.raw as it was sent; of a chat as JSON, its last question
     score, named scores            metrics `score`, `pass` and `score:NAME`; failed calls have an
                                    error for each

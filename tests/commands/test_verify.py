@@ -130,6 +130,11 @@ def on_lines(change: Callable[[list[bytes]], Any], file: str = MIDDLE) -> Damage
     return damage
 
 
+def replace_in(path: Path, old: bytes, new: bytes) -> None:
+    """Damage that replaces bytes of a file, wherever they are."""
+    path.write_bytes(path.read_bytes().replace(old, new))
+
+
 def on_json(file: str, *steps: Any, to: Any) -> Damage:
     """Damage that sets a value of a document, or applies a function to the old value."""
 
@@ -378,6 +383,10 @@ DAMAGE: dict[str, tuple[Damage, set[str]]] = {
     "a manifest without a field": (
         lambda out: (out / "manifest.json").write_text('{"format": 1}'),
         {"manifest.unreadable"},
+    ),
+    "a damaged key of the manifest": (
+        lambda out: replace_in(out / "manifest.json", b'"filtered"', b'"filtdred"'),
+        {"manifest.key"},
     ),
     "another schema": (on_json("manifest.json", "schema", to="0.3"), {"manifest.options"}),
     "an unknown hash": (

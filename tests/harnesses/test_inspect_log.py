@@ -61,12 +61,13 @@ def test_a_recovered_log_replaces_the_one_that_it_was_copied_from(tmp_path):
     written = samples_of("C")
     head = header(entry("match"), samples=2) | {"status": "error"}
     write_eval(tmp_path / "logs" / "run.eval", *written, head=header(samples=1))
-    write_eval(
-        tmp_path / "logs" / "run-recovered.eval", *written, scored("P", id="new"), head=head
-    )
+    write_eval(tmp_path / "logs" / "run-recovered.eval", *written, scored("P", id="new"), head=head)
     write_eval(tmp_path / "logs" / "other.eval", *written)
     result, records = imported_files(tmp_path, tmp_path / "logs")
-    assert [log.log.rpartition("/")[2] for log in result.logs] == ["other.eval", "run-recovered.eval"]
+    assert [log.log.rpartition("/")[2] for log in result.logs] == [
+        "other.eval",
+        "run-recovered.eval",
+    ]
     assert len(records) == 3
     assert sum(map(len, result.skipped_files.values())) == 1
 

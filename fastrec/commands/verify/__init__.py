@@ -21,10 +21,11 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
-from msgspec import ValidationError, to_builtins
+from msgspec import ValidationError, json, to_builtins
 from msgspec.structs import replace
 
 from fastrec.commands.verify.part import (
+    ABSENT,
     CheckedPart,
     CheckTask,
     Problem,
@@ -67,9 +68,12 @@ _ANY = "any repair"
 _SUMMARY_SAYS = f"{SUMMARY} says"
 
 
-def _check_manifest(manifest: Manifest) -> Problems:
-    """Check the totals, the line counts of inputs, and whether parts have sources."""
+def _check_manifest(manifest: Manifest, document: bytes) -> Problems:
+    """Check the keys, the totals, the line counts of inputs, and whether parts have sources."""
     problems = Problems(MANIFEST)
+    for path, _, known in differences(json.decode(document), to_builtins(manifest)):
+        if known is ABSENT:  # reading the manifest has skipped it
+            problems.add("manifest.key", f"{path} is no key of a manifest")
     parts = manifest.parts
     text_hash = None
     with suppress(ValueError):  # a digest is not hexadecimal; its part is reported
@@ -340,7 +344,8 @@ def _check(
     is_file = _find_files(corpus, manifest, result)
     regular = {name: join(corpus, name) for name in is_file if is_file[name] and is_plain(name)}
     problems += _check_files(manifest, is_file)
-    problems += _check_manifest(manifest)
+    document = storage_of(corpus).read_all(join(corpus, MANIFEST))
+    problems += _check_manifest(manifest, document)
     with TemporaryDirectory(prefix="fastrec-") as scratch:
         tasks = [
             CheckTask(

@@ -47,7 +47,7 @@ from fastrec.summary.tally import Tally
 
 MOST_PROBLEMS = 20  # problems that are listed per file; further ones are only counted
 
-_ABSENT = object()
+ABSENT = object()
 _SAYS = f"{MANIFEST} says"
 _HAS = "the file has"
 
@@ -70,7 +70,7 @@ def _spelled(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, str) and len(value) <= 64:  # a checksum is short enough to be shown
         return value
-    return "nothing" if value is _ABSENT else describe(value)
+    return "nothing" if value is ABSENT else describe(value)
 
 
 class Problems(Struct):
@@ -123,7 +123,7 @@ def differences(
         said, actual = dict(enumerate(said)), dict(enumerate(actual))
     if isinstance(said, dict) and isinstance(actual, dict):
         for step in said | actual:
-            values = said.get(step, _ABSENT), actual.get(step, _ABSENT)
+            values = said.get(step, ABSENT), actual.get(step, ABSENT)
             yield from differences(*values, (*steps, step))
     elif said != actual:
         yield json_path(steps), said, actual
