@@ -488,6 +488,21 @@ def test_questions_without_answers_are_no_such_tables(tmp_path: Path) -> None:
     assert "has no rows that can be read" in bad.reason
 
 
+def test_a_guess_knows_tables_of_swe_bench(tmp_path: Path) -> None:
+    rows = [
+        {"instance_id": f"django-{number}", "model_name_or_path": "m", "resolved": number > 1}
+        for number in range(3)
+    ]
+    write(tmp_path / "in/t.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    command, _ = guessed(tmp_path / "in")
+    for option in (
+        "--id-column instance_id",
+        "--model-column model_name_or_path",
+        "--correct-column resolved",
+    ):
+        assert option in command
+
+
 @pytest.mark.parametrize(("verdicts", "is_error"), [("yn", False), ("nn", True), ("y", True)])
 def test_errors_of_right_answers_are_no_errors(
     tmp_path: Path, verdicts: str, *, is_error: bool

@@ -43,8 +43,9 @@ _EXTENSION = r"(?:\.(?:csv|tsv|ssv|jsonl?|parquet))?(?:\.(?:zst|gz|bz2|xz))?$"
 # are taken. The first four are looked for at the top of a row, the others also in objects.
 _NAMES = {
     "evaluation_column": "evaluation evaluation_name benchmark dataset task task_name",
-    "model_column": "model model_id model_name model_test llm generator agent",
-    "id_column": "sample_id question_id id doc_id example_id session_id qid pid uid task_id index",
+    "model_column": "model model_id model_name model_name_or_path model_test llm generator agent",
+    "id_column": "sample_id question_id id doc_id example_id instance_id problem_id session_id qid "
+    "pid uid task_id index",
     "error_column": "error",
     "input_column": "input question prompt query instruction problem q",
     "output_column": "output response prediction completion generation model_output "
@@ -52,7 +53,7 @@ _NAMES = {
     "reference_column": "reference target gold expected ground_truth correct_answer label "
     "solution answer",
     "choices_column": "choices options",
-    "correct_column": "is_correct correct true_false is_resolved ok passed pass success "
+    "correct_column": "is_correct correct true_false is_resolved resolved ok passed pass success "
     "exact_match acc",
     "score_column": "score rating f1 grade reward",
 }
