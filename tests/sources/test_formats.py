@@ -100,6 +100,7 @@ FOREIGN = {
     "Avro": b"Obj\x01\x04",
     "a pointer of Git LFS": b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n",
     "a tar archive": b"a.jsonl".ljust(257, b"\0") + b"ustar\x0000",
+    "UTF-16": '{"a": 1}\n'.encode("utf-16"),
     "HTML or XML": b"\n<!DOCTYPE html>\n<html>\n",
     "CSV": b'id,prompt,score\n1,"two, or\nthree",1.0\n2,x,0\n',
     "TSV": b"id\tprompt\n1\tx\n",
