@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil, sqrt
+from math import ceil, comb, sqrt
 from statistics import NormalDist
 from typing import Any, Literal, NamedTuple
 
@@ -202,6 +202,15 @@ class Power(NamedTuple):
     detect_needed: OptionalInt = None  # questions that detect it
 
 
+def _enough_differ(questions: int, share: float) -> float:
+    """The chance that enough of the questions differ for any result of a McNemar test."""
+    same = 1 - share
+    return 1 - sum(
+        comb(questions, number) * share**number * same ** (questions - number)
+        for number in range(_FEWEST)
+    )
+
+
 def power(
     differences: Differences,
     *,
@@ -250,7 +259,10 @@ def power(
         for_p, deviation = terms(difference, questions)
         if questions < _FEWEST or not deviation:
             return float(finds(difference))
-        return NormalDist().cdf((questions * difference - step - for_p) / deviation)
+        normal = NormalDist().cdf((questions * difference - step - for_p) / deviation)
+        return (
+            min(normal, _enough_differ(questions, max(discordance, difference))) if step else normal
+        )
 
     def needed(difference: float) -> OptionalInt:
         for_p, deviation = terms(difference, 1)

@@ -258,3 +258,13 @@ def test_the_chance_to_detect_is_that_of_a_simulation(
     assert more.detect_needed == found.detect_needed  # it depends on the share that differs
     assert more.chance is not None
     assert (more.chance >= 0.8) == (3 * questions >= found.detect_needed)
+
+
+@pytest.mark.parametrize(("questions", "up", "points"), [(20, 4, 0.2), (50, 2, 0.05)])
+def test_no_difference_is_found_without_six_questions_that_differ(
+    questions: int, up: int, points: float
+) -> None:
+    """Five differences of one sign give p = 0.0625."""
+    pairs = [(0.0, 1.0)] * up + [(1.0, 1.0)] * (questions - up)
+    (found,) = compare_series([pairs], graded=False, detect=points)
+    assert found.chance == pytest.approx(scipy_stats.binom.sf(5, questions, points))
