@@ -204,11 +204,11 @@ class Power(NamedTuple):
 
 def _enough_differ(questions: int, share: float) -> float:
     """The chance that enough of the questions differ for any result of a McNemar test."""
-    same = 1 - share
-    return 1 - sum(
-        comb(questions, number) * share**number * same ** (questions - number)
+    too_few = sum(
+        comb(questions, number) * share**number * (1 - share) ** (questions - number)
         for number in range(_FEWEST)
     )
+    return max(1 - too_few, 0.0)
 
 
 def power(
