@@ -1,4 +1,6 @@
-"""Results of promptfoo as JSON (`promptfoo eval -o results.json`): a log per provider and prompt.
+"""Results of promptfoo (`promptfoo eval -o results.json`, or `.jsonl`).
+
+A log is a provider and a prompt.
 
     promptfoo                      record
     description of the config      evaluation_name; without one, `promptfoo`
@@ -14,10 +16,11 @@ Assertions are not references: what they expect may be a rubric or a function.
 
 from typing import Any
 
-from fastrec.harnesses.files import read_object
+from fastrec.harnesses.files import read_object, read_rows
 from fastrec.harnesses.log import (
     Aggregate,
     Files,
+    FoundFile,
     Grouped,
     Log,
     Reading,
@@ -36,12 +39,15 @@ _ERROR = 2  # `failureReason` of a call that failed; 1 is an assertion
 
 def logs_of(files: Files) -> Grouped:
     return logs_by_name(
-        "promptfoo", files, lambda file: map(_name, _document(file.path).objects("results.results"))
+        "promptfoo", files, lambda file: map(_name, _document(file).objects("results.results"))
     )
 
 
-def _document(path: str) -> Fields:
-    document = read_object(path, "result of promptfoo")
+def _document(file: FoundFile) -> Fields:
+    if file.role == "rows":
+        rows = read_rows(file.path, "a result of promptfoo")
+        return Fields(evalId=rows[0]["evalId"], results=Fields(results=rows))
+    document = read_object(file.path, "result of promptfoo")
     # `evaluate()` returns the summary alone.
     return document if isinstance(document["results"], dict) else Fields(results=document)
 
@@ -62,7 +68,7 @@ def _model(row: Fields) -> str:
 
 
 def read(log: Log) -> Reading:
-    document = _document(log.path)
+    document = _document(log.files[0])
     rows = [row for row in document.objects("results.results") if _name(row) == log.task]
     row = rows[0]
     number = _number(row)
@@ -122,6 +128,6 @@ def _sample_of(row: Fields) -> Sample:
         ),
         performance=time_of(row["latencyMs"], 1),
         error=error,
-        fields=row.object("vars"),
+        fields=row.object("vars") or row.object("testCase.vars"),
         unread=["componentResults"] if row["gradingResult.componentResults"] else (),
     )

@@ -518,6 +518,21 @@ def test_promptfoo_without_an_envelope(tmp_path: Path) -> None:
     assert imported(tmp_path, path)[0].logs[0].evaluation_id == "promptfoo/openai:gpt-x/t/0"
 
 
+def test_promptfoo_as_json_lines(tmp_path: Path) -> None:
+    """Each line is a result as it is stored: the variables are those of the test."""
+    rows = []
+    for number, success in enumerate([True, False]):
+        row = promptfoo_row(number, success=success)
+        del row["vars"]
+        rows.append({"id": f"r{number}", "evalId": "eval-1-2026-05-09T06:29:36", **row})
+    result, records = imported(tmp_path, write_lines(tmp_path / "results.jsonl", *rows))
+    (log,) = result.logs
+    assert log.evaluation_id == "promptfoo/openai:gpt-x/eval-1-2026-05-09T06:29:36/0"
+    passed = [one for one in records if one["evaluation_result_id"] == "pass"]
+    assert [one["evaluation"]["score"] for one in passed] == [1.0, 0.0]
+    assert {one["metadata"]["text"] for one in records} == {"hello"}
+
+
 def test_promptfoo_before_version_3(tmp_path: Path) -> None:
     """Rows have no numbers of prompts and tests; the oldest prompts have `display`."""
     rows = []
