@@ -71,9 +71,9 @@ class Records:
     def __init__(self, old: Selection, new: Selection, numbers: Sequence[Array]) -> None:
         self._corpora = old, new
         self._numbers = numbers
-        self._old_rows, new_rows = map(len, numbers)
-        self.is_new = np.repeat([False, True], [self._old_rows, new_rows])
-        self.sides = slice(0, self._old_rows), slice(self._old_rows, None)  # rows of OLD and NEW
+        sizes = list(map(len, numbers))
+        self._old_rows = sizes[0]
+        self.is_new = np.repeat([False, True], sizes)
         self._columns: dict[str, CodedColumn] = {}
         self.error = self._gather("error") > 0
         self.is_right = (self._gather("correct") > 0) & ~self.error
@@ -188,27 +188,29 @@ class Comparison:
         self._model = models.place
         self._models: list[ModelName] = records.names(models.first, _MODEL)
         self._counts = [changes.numbers[name] for name in self._models]
-        self._question = self._refined(self._model, rules.question)
+        questions = self._refined(models, rules.question)
         if rules.split and "sample_id" not in rules.question:
             hashes = records.number(*_HASH)
             names = records.names(hashes.first, _HASH)
             is_split = np.array([name in rules.split for name in names])[hashes.place]
             sample_id = np.where(is_split, records.column("sample_id").codes + 1, 0)
-            self._question = _numbered(self._question, sample_id)
+            questions = distinct_of(questions.place, sample_id)
+        self._question = questions.place
+        self._model_of: Array = self._model[questions.first]  # by question
         more = [field for field in rules.by if field not in rules.question]
-        self._group = self._refined(self._question, more)
+        self._group = self._refined(questions, more).place
         in_both = np.all(_by_side(self._group, records.is_new), axis=0)
         self._compared: Array = in_both[self._group]
-        old = np.flatnonzero(self._compared[records.sides[0]])
+        old = np.flatnonzero(self._compared & ~records.is_new)
         # Of each question, if it can be compared.
         self._cluster = records.clusters(_first(self._question, old))
         self._changed, unequal = self._match()
         self._compare_questions(unequal)
 
-    def _refined(self, codes: Array, fields: Sequence[str]) -> Array:
-        """Number the distinct combinations of codes of models and of the values of some fields."""
+    def _refined(self, known: Distinct, fields: Sequence[str]) -> Distinct:
+        """Find the distinct combinations of what is known with the values of further fields."""
         others = [self._records.column(field).codes for field in fields if field not in _MODEL]
-        return _numbered(*others, codes)
+        return distinct_of(*others, known.place)
 
     def _count(self, name: str, models: Array) -> None:
         """Count records or questions, given the codes of their models."""
@@ -238,7 +240,7 @@ class Comparison:
                 break
             ids = self._group[rows]
             if number:
-                ids = _numbered(ids, number(rows))
+                ids = distinct_of(ids, number(rows)).place
             pairs = rows[_pairs(ids, is_new[rows])]
             left[pairs] = False
             matched.append(pairs)
@@ -249,10 +251,10 @@ class Comparison:
         repeats = np.flatnonzero(left & ~is_new)
         _, first = np.unique(self._group[repeats], return_index=True)
         self._list("repeats", repeats[np.sort(first)])
-        differs = np.zeros(len(pairs), dtype=np.bool_)
-        for column in (records.fingerprint, records.bytes):
-            differs |= column[pairs[:, 0]] != column[pairs[:, 1]]
-        changed = pairs[differs]
+        old, new = pairs.T
+        has_same_text = records.fingerprint[old] == records.fingerprint[new]
+        has_same_size = records.bytes[old] == records.bytes[new]
+        changed = pairs[~(has_same_text & has_same_size)]
         left[changed] = True
         return changed[np.argsort(changed[:, 0])], left
 
@@ -264,8 +266,7 @@ class Comparison:
         records = self._records
         question = self._question
         is_new = records.is_new
-        model_of = np.zeros(_size(question), dtype=np.int64)
-        model_of[question] = self._model
+        model_of = self._model_of
         scored = [model[:2] in self._rules.scored for model in self._models]
         is_scored = np.array(scored, dtype=np.bool_)[self._model]
         value = np.where(is_scored, records.score, records.is_right)
@@ -279,27 +280,27 @@ class Comparison:
         for number in compared[first].tolist():
             self._changes.clusters[self._models[model_of[number]]][int(self._cluster[number])] += 0
         may_differ = both & is_there(question[unequal & counted], len(both))
-        for side, name in zip(records.sides, ("old", "new"), strict=True):
+        for name, side in (("old", ~is_new), ("new", is_new)):
             self._count(f"{name}_records", self._model[side])
             self._count(f"{name}_questions", model_of[is_there(question[side], len(both))])
-            answered = question[side][is_answer[side]]
+            answered = question[side & is_answer]
             self._count(f"{name}_answered", model_of[is_there(answered, len(both))])
-        differs = np.flatnonzero(counted & may_differ[question])
-        old, new = (differs[is_new[differs] == side] for side in (0, 1))
-        same = np.flatnonzero((counted & (both & ~may_differ)[question])[records.sides[0]])
-        for names, rows, number in (
+        differs = counted & may_differ[question]
+        same = counted & ~is_new & (both & ~may_differ)[question]
+        for names, chosen, number in (
             (("old_means", "new_means"), same, answers[0]),
-            (("old_means",), old, answers[0]),
-            (("new_means",), new, answers[1]),
+            (("old_means",), differs & ~is_new, answers[0]),
+            (("new_means",), differs & is_new, answers[1]),
         ):
+            rows = np.flatnonzero(chosen)
             self._add_means(names, rows, number[question[rows]], value[rows])
         if not records.exact_scores:
-            sums = _by_side(question[differs], is_new[differs], value[differs], len(both))
+            sums = _by_side(question, is_new, np.where(differs, value, 0))
             means = sums / np.maximum(answers, 1)
             may_differ &= (answers.sum(axis=0) > 2) | (means[0] != means[1])
-            differs = differs[may_differ[question[differs]]]
-        if len(differs):
-            self._find_flips(differs, value, is_scored)
+            differs &= may_differ[question]
+        if differs.any():
+            self._find_flips(np.flatnonzero(differs), value, is_scored)
 
     def _add_means(self, names: Sequence[str], rows: Array, answers: Array, values: Array) -> None:
         """Add up the means of questions, given their records.
@@ -321,8 +322,8 @@ class Comparison:
         records = self._records
         changes = self._changes
         # Of each question, the first group that was compared is shown, by its first record in NEW.
-        compared = np.flatnonzero(self._compared)
-        old, new = (compared[records.is_new[compared] == side] for side in (0, 1))
+        old = np.flatnonzero(self._compared & ~records.is_new)
+        new = np.flatnonzero(self._compared & records.is_new)
         first_groups = self._group[_first(self._question, old)]
         shown_rows = _first(self._group, new)[first_groups]
         exact = {row: score for row, score in records.exact_scores.items() if is_scored[row]}
@@ -386,11 +387,6 @@ class Comparison:
                     changes.listed[kind].append(name)
 
 
-def _numbered(*columns: Array) -> Array:
-    """Number the distinct combinations of codes from 0 on."""
-    return distinct_of(*columns).place
-
-
 def _size(codes: Array) -> int:
     return int(codes.max(initial=-1)) + 1
 
@@ -402,11 +398,9 @@ def _first(ids: Array, rows: Array) -> Array:
     return first
 
 
-def _by_side(
-    ids: Array, is_new: Array, weights: Array | None = None, size: int | None = None
-) -> Array:
+def _by_side(ids: Array, is_new: Array, weights: Array | None = None) -> Array:
     """Count or add up by id: a row for OLD, and one for NEW."""
-    size = _size(ids) if size is None else size
+    size = _size(ids)
     return np.bincount(ids + size * is_new, weights, 2 * size).reshape(2, size)
 
 
