@@ -28,16 +28,12 @@ from fastrec.normalize.corrections import GivenFile, Label, Labeller
 from fastrec.pages.html import Html
 
 _MEASURE = re.compile(r"token|usage|latency|performance|duration|time|_ms$")
-_MOST = 100_000  # a longer text is cut, until it is asked for
 
 
 def answer_page(here: Asked, shown: NumberedAnswer) -> Html:
     site, index, _, state, row = here
     above = here._replace(state=replace(state, show=()))
     model = shown.name.model
-    transcript = shown.transcript
-    errors = sum(call.failed for call in transcript.calls)
-    errors += sum(turn.failed and not turn.is_result for turn in transcript.turns)
     # Answers of the same model to other questions, and of other models to this one.
     rows = index.neighbours(state.query, row.name, model)
     before, after = here.neighbours(rows, "answer", show=(AnswerName(model),), differences=False)
@@ -56,12 +52,7 @@ def answer_page(here: Asked, shown: NumberedAnswer) -> Html:
         here=here,
         above=above,
         shown=shown,
-        answer=shown.answer,
-        transcript=transcript,
-        errors=errors,
         next_error=count(1).__next__,
-        most=None if state.whole else _MOST,
-        whole=here.answer(shown.name, whole=True),
         before=before,
         after=after,
         better=here.model_answer(models[place - 1]) if place else None,

@@ -168,10 +168,7 @@ def question_page(here: Asked, labels: Labeller | None) -> Html:
     first = (answers or numbered(index.answers(row, most=most), ends))[:1]
     is_compared = state.differences and len(answers) > 1
     rest = answers[2:] if is_compared else answers
-    counts = Counter(outcome for outcome, _ in outcomes.values())
-    judged = len(outcomes) - counts["error"] - counts["none"]
     trials = index.trials(query, row.name)
-    # Those without an answer come last.
     squares = [
         (model, outcome, trials.get(model, ()), score)
         for model, (outcome, score) in islice(outcomes.items(), MOST)
@@ -181,7 +178,6 @@ def question_page(here: Asked, labels: Labeller | None) -> Html:
         f"{title} · {query.evaluation_name}",
         [(query.evaluation_name, site.table(state)), (title, None)],
         here=here,
-        graded=scope.graded,
         before=before,
         after=after,
         no_more=NO_MORE,
@@ -196,11 +192,8 @@ def question_page(here: Asked, labels: Labeller | None) -> Html:
         if is_compared
         else None,
         longest=LONGEST,
-        rest=rest[:MOST],
-        has_more=len(rest) > MOST,
+        rest=rest,
         most=MOST,
-        judged_squares=squares[:judged],
-        other_squares=squares[judged:],
-        left_out=len(outcomes) - MOST,
-        counts=counts,
+        squares=squares,
+        counts=Counter(outcome for outcome, _ in outcomes.values()),
     )

@@ -90,7 +90,6 @@ def table_page(
     keys = [key for key in dict.fromkeys(key for key, _ in index.fields) if key in used]
     keys = keys[:_MOST_KEYS]
     scores = even_scores(row.mean_score for row in page.rows)
-    is_large = len(scope.models) > MOST
     return site.page(
         "questions",
         query.evaluation_name,
@@ -100,10 +99,7 @@ def table_page(
         page=page,
         problem=problem,
         metrics=metric_links(index, query, lambda metric: site.asking(state, metric=metric)),
-        conditions=[_condition(*field) for field in index.fields],
-        all_questions=site.scope(query),
-        first=(state.page - 1) * state.size,
-        pages=-(-page.total // state.size),
+        fields=index.fields,
         sizes=(PAGE_SIZE, LARGEST_PAGE),
         keys=keys,
         condition=_condition,
@@ -111,11 +107,9 @@ def table_page(
             (row, score if scope.graded else percent(row.share))
             for row, score in zip(page.rows, scores, strict=True)
         ],
-        address=site.questions(state),
         found_in=found_in,
         hidden=hidden,
-        is_large=is_large,
-        counting_models=dict.fromkeys((*(() if is_large else scope.models), *query.models)),
+        most_models=MOST,
         number_text=number_text,
     )
 
