@@ -225,23 +225,17 @@ def _verdict(result: Difference) -> tuple[str, str]:
         "[?, {unanswered:,} without answers in OLD]",
         **dict.fromkeys(("compared", "missing", "incomplete", "unanswered"), 0) | statuses,
     )
-    is_adjusted = result.p_adjust == "bh"
-    p_value = f"{'adjusted p' if is_adjusted else 'p'} < {result.p:g}"
     if result.failed:
         word = result.failures[0].reason.replace("regressed", "regression")
         return word, f"{_reasons(result)}; {numbers}"
     if result.fail_on is not None:
-        lost = f"no model lost more than {result.fail_on:g} points with {p_value}"
+        lost = f"no model lost more than {result.fail_on:g} points with {result.threshold}"
         return "no regression", f"{lost}; {numbers}"
-    changes = []
-    for model in result.models:
-        p = model.p_adjusted if is_adjusted else model.p
-        if p is not None and p < result.p:
-            changes.append(model.points or 0)
+    changes = [model.points or 0 for model in filter(result.is_significant, result.models)]
     worse = sum(points < 0 for points in changes)
     scopes = set(map(_scope, result.models))
     per_metric = " and metric" if len(scopes) > len({name for name, _ in scopes}) else ""
-    better = f"{worse:,} worse and {len(changes) - worse:,} better with {p_value}"
+    better = f"{worse:,} worse and {len(changes) - worse:,} better with {result.threshold}"
     return "compared", f"{better}; {numbers} (counted per evaluation{per_metric})"
 
 

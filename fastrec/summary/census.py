@@ -33,7 +33,7 @@ from msgspec import Struct
 
 from fastrec.engine.base import Engine
 from fastrec.errors import TooManyResultsError
-from fastrec.limits import current_limits
+from fastrec.limits import current_limits, in_batches
 from fastrec.schemas.view import NO_COUNTS, empty_by_key
 from fastrec.sorting.files import ViewsWriter, read_blocks
 from fastrec.sorting.keys import KeyColumns, is_split, split_scope
@@ -122,12 +122,12 @@ def count_lists(
         if len(prefixes) > at_once:
             several = (
                 _PartitionTask(
-                    list(prefixes[first : first + at_once]),
+                    list(batch),
                     names,
-                    join(directory, f"partition-{group:05d}-{first:05d}"),
+                    join(directory, f"partition-{group:05d}-{number:05d}"),
                     partitions,
                 )
-                for first in range(0, len(prefixes), at_once)
+                for number, batch in enumerate(in_batches(prefixes, at_once))
             )
             targets = engine.in_order(_partition, several)
             lists = [[f"{target}-{at:03d}" for target in targets] for at in range(partitions)]
@@ -342,14 +342,12 @@ def find_several(by_id: Iterable[CensusRow], counted: QuestionsByScope) -> Itera
         *_, identities, records, _ = rows[0]
         if len(rows) == 1 and identities == records:
             continue
-        by_identity: dict[tuple[bytes, bytes], dict[bytes, list[int | None]]] = {}
+        by_identity = defaultdict[tuple[bytes, bytes], Any](lambda: defaultdict(list))
         for row in rows:
             models, evaluation_ids, _, numbers = _unpack(row[7])
             numbers = numbers or [None] * len(models)
             for model, evaluation_id, number in zip(models, evaluation_ids, numbers, strict=True):
-                by_identity.setdefault((model, evaluation_id), {}).setdefault(row[2], []).append(
-                    number
-                )
+                by_identity[model, evaluation_id][row[2]].append(number)
         for (model, evaluation_id), by_hash in sorted(by_identity.items()):
             if sum(map(len, by_hash.values())) > 1:
                 yield SeveralRecords((evaluation, sample_id, model, evaluation_id), by_hash)

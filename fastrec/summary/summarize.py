@@ -92,12 +92,8 @@ def summarize_evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSu
 
     What is summarized is removed from tally and census.
     """
-    by_scope: dict[bytes, list[tuple[bytes, ModelTally]]] = {}
-    for (scope, model), counted in tally.models.items():
-        by_scope.setdefault(scope, []).append((model, counted))
-    tally.models.clear()
-    for scope in sorted(by_scope):
-        models = sorted(by_scope.pop(scope), key=itemgetter(0))
+    for scope, names in groupby(sorted(tally.models), key=itemgetter(0)):
+        models = [(model, tally.models.pop((scope, model))) for _, model in names]
         questions = census.questions.pop(scope, None) or QuestionCounts()
         evaluation, metric = split_scope(scope)
         tallies = [counted for _, counted in models]

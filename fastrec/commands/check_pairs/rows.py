@@ -43,7 +43,7 @@ from fastrec.schemas.view import empty_by_key, view_decoder
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard, Slice
 from fastrec.storage import hash_of_file, join, storage_of
-from fastrec.summary.rows import Sums
+from fastrec.summary.rows import Sums, add_up
 
 # bytes of an aggregate; they are a few kilobytes, and a larger file is something else
 _LARGEST = 64 << 20
@@ -84,8 +84,7 @@ class Rows(SliceFindings):
 
     def __iadd__(self, other: Self) -> Self:
         self.hashes += other.hashes
-        for key, tally in other.tallies.items():
-            self.tallies[key] += tally
+        add_up(self.tallies, other.tallies)
         return super().__iadd__(other)
 
 

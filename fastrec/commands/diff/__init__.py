@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain, islice
 from math import inf
-from operator import itemgetter
 from time import perf_counter
 from typing import Any, Literal, Unpack
 
@@ -118,8 +117,8 @@ def _compare_models(
     other_scales = scopes_with("other_scale", corpora)
     models = []
     tested = []
-    names = sorted({*old.results, *new.results, *changes.numbers}, key=itemgetter(2))
-    for name in sorted(names, key=lambda name: scope_order(name[:2])):
+    names = {*old.results, *new.results, *changes.numbers}
+    for name in sorted(names, key=lambda name: (scope_order(name[:2]), name[2])):
         counts = changes.numbers[name]
         _check_records(old, name, counts["old_records"])
         _check_records(new, name, counts["new_records"])
@@ -232,12 +231,10 @@ def _find_failures(difference: Difference) -> Iterator[Failure]:
     """
     if difference.fail_on is None:
         return
-    p_name = "adjusted p" if difference.p_adjust == "bh" else "p"
-    regressed = f"lost more than {difference.fail_on:g} points with {p_name} < {difference.p:g}"
+    regressed = f"lost more than {difference.fail_on:g} points with {difference.threshold}"
     for model in difference.models:
-        p_value = model.p_adjusted if difference.p_adjust == "bh" else model.p
-        if p_value is not None and model.points is not None:
-            model.regressed = p_value < difference.p and -model.points > difference.fail_on
+        if model.points is not None and difference.is_significant(model):
+            model.regressed = -model.points > difference.fail_on
     for reason in ("regressed", "missing", "incomplete"):
         for model in difference.models:
             if reason == "regressed":
@@ -346,15 +343,14 @@ def diff(
     _check_gate(fail_on=fail_on, p=p, p_adjust=p_adjust, min_compared=min_compared)
     match_by = check_by(field_names("by", by))
     wanted = make_filters(**filters)
-    first, second = (Selection(corpus, jobs=jobs) for corpus in (old, new))
-    check_known_fields([first, second], wanted, cluster=cluster)
-    # One of them may have no matching record: its models are missing.
-    first, second = filter_selections([first, second], wanted)
+    selections = [Selection(corpus, jobs=jobs) for corpus in (old, new)]
+    check_known_fields(selections, wanted, cluster=cluster)
+    # One of them may have no matching record: then its models are missing.
+    first, second = filter_selections(selections, wanted)
     if cluster and first.scopes:
         first.set_clusters(cluster)
-    before = QuestionTable(first)
-    after = QuestionTable(second)
-    corpora = before, after
+    corpora = QuestionTable(first), QuestionTable(second)
+    before, after = corpora
     scored = frozenset() if accuracy else scopes_with("graded", corpora)
     match_by = fields_to_compare(before, after, match_by)
     rules = Rules(
@@ -366,7 +362,7 @@ def diff(
         examples=examples,
     )
     changes = _compare(corpora, rules, jobs)
-    lower_scopes, lower_notices = _find_scopes(lower, scored)
+    lower_scopes, notices = _find_scopes(lower, scored)
     texts = [{part.entry.text_xxh3_128 for part in corpus.selection.parts} for corpus in corpora]
     difference = filled(
         Difference,
@@ -389,13 +385,7 @@ def diff(
         ],
         examples=Examples(**{kind: changes.listed[kind] for kind in Examples.__struct_fields__}),
         filters=wanted.spelled(),
-        notices=[
-            *([f"only records that match {wanted}"] if wanted else []),
-            *before.selection.notes,
-            *notices_of(before, after),
-            *lower_notices,
-            *rename_notices(before, after),
-        ],
+        notices=[*notices_of(before, after, wanted), *notices, *rename_notices(before, after)],
         text_bytes=before.manifest.text_bytes + after.manifest.text_bytes,
         parts_skipped=len(set.intersection(*texts)),
         seconds=0.0,

@@ -266,25 +266,20 @@ class Comparison:
         records = self._records
         question = self._question
         is_new = records.is_new
-        model_of = self._model_of
         scored = [model[:2] in self._rules.scored for model in self._models]
         is_scored = np.array(scored, dtype=np.bool_)[self._model]
         value = np.where(is_scored, records.score, records.is_right)
         is_answer = ~records.error | self._rules.errors_as_wrong
+        for name, side in (("old", ~is_new), ("new", is_new)):
+            self._count(f"{name}_records", self._model[side])
+            self._count(f"{name}_questions", self._model_of[self._has(side)])
+            self._count(f"{name}_answered", self._model_of[self._has(side & is_answer)])
         counted = self._compared & is_answer
         answers = _by_side(question, is_new, counted).astype(np.int64)
         both = np.all(answers, axis=0)
-        self._count("questions", model_of[both])
-        compared = np.flatnonzero(both)
-        first, _ = distinct_of(model_of[compared], self._cluster[compared])
-        for number in compared[first].tolist():
-            self._changes.clusters[self._models[model_of[number]]][int(self._cluster[number])] += 0
-        may_differ = both & is_there(question[unequal & counted], len(both))
-        for name, side in (("old", ~is_new), ("new", is_new)):
-            self._count(f"{name}_records", self._model[side])
-            self._count(f"{name}_questions", model_of[is_there(question[side], len(both))])
-            answered = question[side & is_answer]
-            self._count(f"{name}_answered", model_of[is_there(answered, len(both))])
+        self._count("questions", self._model_of[both])
+        self._add_clusters(np.flatnonzero(both))
+        may_differ = both & self._has(unequal & counted)
         differs = counted & may_differ[question]
         same = counted & ~is_new & (both & ~may_differ)[question]
         for names, chosen, number in (
@@ -301,6 +296,18 @@ class Comparison:
             differs &= may_differ[question]
         if differs.any():
             self._find_flips(np.flatnonzero(differs), value, is_scored)
+
+    def _has(self, rows: Array) -> Array:
+        """Which questions have any of some records."""
+        return is_there(self._question[rows], len(self._model_of))
+
+    def _add_clusters(self, questions: Array) -> None:
+        """Add the clusters of questions: those without any difference count, too."""
+        clusters = self._cluster[questions]
+        models = self._model_of[questions]
+        first, _ = distinct_of(models, clusters)
+        for model, cluster in zip(models[first].tolist(), clusters[first].tolist(), strict=True):
+            self._changes.clusters[self._models[model]][cluster] += 0
 
     def _add_means(self, names: Sequence[str], rows: Array, answers: Array, values: Array) -> None:
         """Add up the means of questions, given their records.
@@ -330,15 +337,11 @@ class Comparison:
         is_new = records.is_new.tolist()
         values = value.tolist()
         for shown, answers in by_code(shown_rows[self._question[rows]], rows):
-            sides = (
-                [
-                    exact[row] if row in exact else _spelled(values[row])
-                    for row in answers
-                    if is_new[row] == side
-                ]
-                for side in (0, 1)
-            )
-            was, now = (Fraction(sum(scores)) / len(scores) for scores in sides)
+            scores: tuple[list[Any], list[Any]] = ([], [])  # of OLD, and of NEW
+            for row in answers:
+                score = exact[row] if row in exact else _spelled(values[row])
+                scores[is_new[row]].append(score)
+            was, now = (Fraction(sum(of_side)) / len(of_side) for of_side in scores)
             if was == now:
                 continue
             model = self._models[self._model[shown]]

@@ -257,6 +257,15 @@ class Difference(Tabular, kw_only=True):
         return [flat(model) for model in self.models]
 
     @property
+    def threshold(self) -> str:
+        """The p-value below which a change is significant, in words."""
+        return f"{'adjusted p' if self.p_adjust == 'bh' else 'p'} < {self.p:g}"
+
+    def is_significant(self, model: ModelDifference) -> bool:
+        p_value = model.p_adjusted if self.p_adjust == "bh" else model.p
+        return p_value is not None and p_value < self.p
+
+    @property
     def failed(self) -> bool:
         """Whether a model regressed, or is missing or incomplete without being allowed to."""
         return bool(self.failures)

@@ -30,6 +30,7 @@ from fastrec.corpus.manifest import MANIFEST, KeyEntry, skipped_lines
 from fastrec.corpus.part_records import KEY_COLUMNS
 from fastrec.corpus.scan import Position, SplitHashes, position_maker
 from fastrec.errors import CorpusError, UsageError, shown
+from fastrec.filters import Filters
 from fastrec.limits import current_limits
 from fastrec.parameters import Names
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
@@ -197,8 +198,11 @@ def numbers_in(selection: Selection, bounds: Sequence[int]) -> Array:
     return numbers[begin:end]
 
 
-def notices_of(old: QuestionTable, new: QuestionTable) -> Iterator[str]:
+def notices_of(old: QuestionTable, new: QuestionTable, filters: Filters) -> Iterator[str]:
     """Yield what may explain differences: other versions, skipped shards, and other metrics."""
+    if filters:
+        yield f"only records that match {filters}"
+    yield from old.selection.notes
     ours = old.manifest.fastrec
     theirs = new.manifest.fastrec
     if ours != theirs:

@@ -159,12 +159,7 @@ def report(
     stats = ranked(choice(index.evaluations, metrics=metrics))
     stats.others = len(summary.evaluations) - len(stats.evaluations)
     if repeats.kind == "mean":
-        judged = [
-            evaluation
-            for evaluation in stats.evaluations
-            if not (errors_as_wrong and evaluation.errors)
-        ]
-        add_ranks(judged, index)
+        _add_ranks(stats, index)
     notes: list[str] = []
     if groups:
         by_group = choice(opened(index.selection.reader, groups=groups).evaluations, metrics="all")
@@ -197,7 +192,17 @@ def report(
     }
     if not wanted:  # what is about all lines of the corpus
         bodies |= sections.line_sections(summary, path, index.manifest)
-    page = _page(index, summary, stats, wanted, bodies).encode()
+    return _write(_page(index, summary, stats, wanted, bodies).encode(), output)
+
+
+def _add_ranks(stats: Stats, index: QuestionTable) -> None:
+    """Add ranks by tests, in which the scores of errors do not count as wrong."""
+    with_errors = stats.errors_as_wrong
+    judged = [scope for scope in stats.evaluations if not (with_errors and scope.errors)]
+    add_ranks(judged, index)
+
+
+def _write(page: bytes, output: AnyPath | BinaryIO) -> int:
     if not isinstance(output, (str, os.PathLike)):
         return output.write(page)
     try:

@@ -38,7 +38,7 @@ def line_sections(summary: Summary, corpus: str, manifest: Manifest) -> dict[str
     # Repairs have a section of their own.
     notes = {name: count for name, count in summary.notes.items() if name not in repaired.by_code}
     given = summary.sample_hash
-    recipes = sorted(given.by_recipe.items(), key=lambda item: -item[1])
+    recipes = by_count(given.by_recipe)
     upgraded = facts_of(summary).upgraded
     return {
         "Line counts": section("line_counts", summary, manifest),
