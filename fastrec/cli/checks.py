@@ -78,7 +78,7 @@ def validate(paths: Names, strict: bool, **options: Any) -> None:
                 f"{bad}. Its records do not count; if it is damaged, download it again, or leave "
                 "it out"
             )
-        print_findings(report, asked().output_format, "--json-log FILE")
+        print_findings(report, "--json-log FILE")
         if asked().output_format != "json":
             if report.upgrade:
                 _print_upgrade(report.upgrade)
@@ -146,14 +146,14 @@ def check_pairs(directories: Names, allow_warnings: bool, jobs: int) -> None:
 
     report = run_with_progress(run, directories, stages=("check",), jobs=jobs)
     is_ok = report.ok or (allow_warnings and not report.errors and not report.bad_files)
-    output_format = asked().output_format
     with allow_broken_pipe():
         for bad in report.bad_files:
             print_error(bad)
-        print_findings(report, output_format, "--format json")
+        print_findings(report, "--format json")
         if report.invalid:
             print_notice("`fastrec validate` lists all errors of rows")
-        if output_format != "json" and (report.aggregates or report.samples or not report.ok):
+        has_counts = report.aggregates or report.samples or not report.ok
+        if has_counts and asked().output_format != "json":
             _print_counts(report, is_ok)
     if not is_ok:
         raise Exit(3 if report.bad_files else 1)
@@ -313,11 +313,12 @@ def _print_verification(result: Verification) -> None:
         say("{}", line)
 
 
-def print_findings(report: Validation | PairCheck, output_format: str, where: str) -> None:
+def print_findings(report: Validation | PairCheck, where: str) -> None:
     """Print the findings of a command as `text`, `json` or `github`.
 
     `where` says what lists those that text omits.
     """
+    output_format = asked().output_format
     if output_format == "json":
         print_json(report)
     elif output_format == "text":

@@ -99,18 +99,19 @@ def summarize_evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSu
         tallies = [counted for _, counted in models]
         answering = sum(counted.records > counted.errors for counted in tallies)
         notes = reduce(or_, (counted.notes for counted in tallies))
+        is_lower = bool(notes & Note.LOWER)
         yield filled(
             EvaluationSummary,
             questions,
             evaluation_name=evaluation,
             metric=metric,
-            graded=bool(notes & Note.LOWER) or any(counted.graded for counted in tallies),
+            graded=is_lower or any(counted.graded for counted in tallies),
             records=sum(counted.records for counted in tallies),
             models=len(models),
             questions_all_models=questions.by_models.get(len(models), 0),
             questions_answered_by_all=questions.by_answering.get(answering, 0) if answering else 0,
             kind=_kind(notes, tallies),
-            lower_is_better=bool(notes & Note.LOWER),
+            lower_is_better=is_lower,
             primary=bool(notes & Note.PRIMARY),
             by_model=[
                 model_summary(text_of(model), counted, questions.repeats.get(model, Repeats()))
@@ -121,13 +122,14 @@ def summarize_evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSu
 
 def _kind(notes: int, models: Sequence[ModelTally]) -> Kind:
     """The kind of a metric: as records say, judgements before all others; or by its scores."""
-    if said := [name for name, bit in KINDS.items() if notes & bit]:
-        return said[0]
+    for name, bit in KINDS.items():
+        if notes & bit:
+            return name
     correct = sum(counted.correct for counted in models)
-    varies = 0 < correct < sum(counted.records - counted.errors for counted in models)
-    return (
-        "bookkeeping" if not varies and any(counted.outside for counted in models) else "judgement"
-    )
+    answers = sum(counted.records - counted.errors for counted in models)
+    varies = 0 < correct < answers
+    is_outside = any(counted.outside for counted in models)
+    return "bookkeeping" if is_outside and not varies else "judgement"
 
 
 def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> ModelSummary:

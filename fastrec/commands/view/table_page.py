@@ -85,10 +85,11 @@ def table_page(
 ) -> Html:
     """Show one page of the table, or why there is none, with filters and links to other pages."""
     query = state.query
-    hidden = [pair for pair in state_pairs(state) if pair[0] not in _FIELDS | _OF_PAGE]
+    shown = _FIELDS | _OF_PAGE
+    hidden = [(name, value) for name, value in state_pairs(state) if name not in shown]
     used = {key for row in page.rows for key in row.metadata}
-    keys = [key for key in dict.fromkeys(key for key, _ in index.fields) if key in used]
-    keys = keys[:_MOST_KEYS]
+    known = dict.fromkeys(key for key, _ in index.fields)
+    keys = [key for key in known if key in used]
     scores = even_scores(row.mean_score for row in page.rows)
     return site.page(
         "questions",
@@ -101,7 +102,7 @@ def table_page(
         metrics=metric_links(index, query, lambda metric: site.asking(state, metric=metric)),
         fields=index.fields,
         sizes=(PAGE_SIZE, LARGEST_PAGE),
-        keys=keys,
+        keys=keys[:_MOST_KEYS],
         condition=_condition,
         rows=[
             (row, score if scope.graded else percent(row.share))
