@@ -235,12 +235,11 @@ def _find_failures(difference: Difference) -> Iterator[Failure]:
     for model in difference.models:
         if model.points is not None and difference.is_significant(model):
             model.regressed = -model.points > difference.fail_on
-    for reason in ("regressed", "missing", "incomplete"):
+        if model.regressed:
+            yield filled(Failure, model, reason="regressed", message=regressed)
+    for reason in ("missing", "incomplete"):
         for model in difference.models:
-            if reason == "regressed":
-                if model.regressed:
-                    yield filled(Failure, model, reason=reason, message=regressed)
-            elif model.status == reason and not any(
+            if model.status == reason and not any(
                 _matches(pattern, model) for pattern in difference.allow_missing
             ):
                 message = "is missing in NEW" if reason == "missing" else _shortfall(model)

@@ -114,8 +114,7 @@ def _read_lines(lines: Sequence[PartLines]) -> Iterator[bytes]:
 
 def compare_records(old: _Object, new: _Object) -> list[str]:
     """Return the paths in which two records differ, each once, without `evaluation_id`."""
-    paths: dict[str, None] = {}
-    _compare_objects(old, new, "$", paths)
+    paths = dict.fromkeys(_differences(old, new, "$"))
     paths.pop("$.evaluation_id", None)
     return list(paths)
 
@@ -146,31 +145,32 @@ def cause_of_loss(old: bytes, new: bytes) -> str:
     return next(cause for cause, is_true in zip(CAUSES, applies, strict=True) if is_true)
 
 
-def _compare_objects(old: _Object, new: _Object, path: str, paths: dict[str, None]) -> None:
+def _differences(old: _Object, new: _Object, path: str) -> Iterator[str]:
+    """Yield the paths in which two objects differ."""
     for key in old | new:
         value = old.get(key)
         other = new.get(key)
         if value is None or other is None:
-            paths[_step(path, key)] = None
+            yield _step(path, key)
         elif value != other:
-            _compare_values(bytes(value), bytes(other), _step(path, key), paths)
+            yield from _differences_within(bytes(value), bytes(other), _step(path, key))
 
 
-def _compare_values(old: bytes, new: bytes, path: str, paths: dict[str, None]) -> None:
-    """Find what differs in two unequal values; lists of different lengths differ as a whole."""
-    kind = old[:1]
-    if kind == b"{" == new[:1]:
-        _compare_objects(split_object(old), split_object(new), path, paths)
+def _differences_within(old: bytes, new: bytes, path: str) -> Iterator[str]:
+    """Yield what differs in two unequal values; lists of different lengths differ as a whole."""
+    kinds = old[:1] + new[:1]
+    if kinds == b"{{":
+        yield from _differences(split_object(old), split_object(new), path)
         return
-    if kind == b"[" == new[:1]:
+    if kinds == b"[[":
         items = _decode_array(old)
         others = _decode_array(new)
         if len(items) == len(others):
             for item, other in zip(items, others, strict=True):
                 if item != other:
-                    _compare_values(bytes(item), bytes(other), f"{path}[*]", paths)
+                    yield from _differences_within(bytes(item), bytes(other), f"{path}[*]")
             return
-    paths[path] = None
+    yield path
 
 
 @lru_cache(maxsize=1_024)
