@@ -365,10 +365,7 @@ def validate(
             settings=settings,
         )
         results = stack.enter_context(closing(_judge_slices(shards, task, jobs, progress)))
-        for shard, pieces in groupby(results, key=lambda result: result[0].shard):
-            judged = _JudgedSlice()
-            for _, piece in pieces:
-                judged += piece
+        for shard, judged in _by_shard(results):
             if log:
                 log.add(judged)
             if judged.error:  # nothing of a shard counts that could not be read completely
@@ -394,6 +391,17 @@ def validate(
         bad_shards=bad_shards,
         notices=notices,
     )
+
+
+def _by_shard(
+    results: Iterable[tuple[Slice, _JudgedSlice]],
+) -> Iterator[tuple[Shard, _JudgedSlice]]:
+    """Add up the slices of each shard, which follow each other."""
+    for shard, pieces in groupby(results, key=lambda result: result[0].shard):
+        judged = _JudgedSlice()
+        for _, piece in pieces:
+            judged += piece
+        yield shard, judged
 
 
 def _upgrade_report(total: _JudgedSlice) -> UpgradeReport:
