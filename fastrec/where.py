@@ -12,6 +12,8 @@ record has are computed: see `_COMPUTED`.
                           only a text is below or above another text
     ~                     contains, ignoring case
     =~                    a regular expression finds something; RE2 runs in linear time
+    ==                    the record is in the group of `--group-by FIELD` with this name, which may
+                          be a string of JSON; null is the group of records without the field
     ?                     the field is there, and neither null nor empty
     !FIELD …              the condition does not hold
 
@@ -38,7 +40,7 @@ from fastrec.parameters import Notice
 _KEY = r'(?:"(?:[^"\\]|\\.)*"|[\w/ -]*[\w/-])'
 _PATH = re.compile(rf"{_KEY}(?:\.{_KEY})*")
 _CONDITION = re.compile(
-    rf"\s*(!?)\s*({_PATH.pattern})\s*(=~|!=|<=|>=|=|<|>|~|\?)\s*(.*)", re.DOTALL
+    rf"\s*(!?)\s*({_PATH.pattern})\s*(=~|==|!=|<=|>=|=|<|>|~|\?)\s*(.*)", re.DOTALL
 )
 _KEYS = re.compile(_KEY)
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -95,7 +97,19 @@ def parse_condition(text: str) -> Condition:
             "(regular expression) in place of =, or FIELD? (is there)"
         )
     negated, name, operator, value = match.groups()
-    return Condition(bool(negated), parse_path(name), operator, _holds(operator, value))
+    path = parse_path(name)
+    if operator == "==" and value == "null":
+        return Condition(not negated, path, operator, lambda value: bool(_group_names(value)))
+    return Condition(bool(negated), path, operator, _holds(operator, value))
+
+
+def exact_condition(path: FieldPath, value: str | None) -> str:
+    """Spell the condition that a record is in a group: it has a value, or lacks the field.
+
+    >>> exact_condition(("metadata", "subject"), " law")
+    'metadata.subject==" law"'
+    """
+    return f"{spell_path(path)}=={_spell(value).decode()}"
 
 
 def parse_path(name: str) -> FieldPath:
@@ -201,6 +215,11 @@ def _holds(operator: str, wanted: str) -> Callable[[Any], bool]:
     if operator == "=~":
         search = compile_pattern(wanted).search
         return lambda value: search(text_of(value)) is not None
+    if operator == "==":
+        name = wanted
+        with suppress(msgspec.DecodeError, ValueError):
+            name = msgspec.json.decode(wanted, type=str)
+        return lambda value: name in _group_names(value)
     compare = _COMPARISONS[operator]
     number: float | Decimal | None = number_of(wanted)
     is_limit = operator not in ("=", "!=")
@@ -351,6 +370,11 @@ def group_values(values: Iterable[Any]) -> list[Any]:
                 items = msgspec.json.decode(value)
         flattened += _walk(items, (), 0)
     return flattened or [None]
+
+
+def _group_names(value: Any) -> list[str]:
+    """The groups that a value of a field belongs to."""
+    return [text_of(item) for item in group_values([value]) if item is not None]
 
 
 def grouped_name(name: str, codes: Iterable[str]) -> str:

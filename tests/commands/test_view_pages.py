@@ -31,7 +31,6 @@ from tests.commands.viewing import (
     plain_records,
     serving,
 )
-from tests.samples import question, sample
 
 LONG = "m" * 3_000
 
@@ -197,20 +196,61 @@ def test_groups(client: Client, corpus: Path) -> None:
         r'<a href="([^"]+)">', page.split('<nav class="tabs">')[1].split("</nav>")[0]
     )
     titles = [Page(client.page(unescape(link)).encode()).text for link in links]
-    assert any("metadata.subject= law" in title for title in titles)
-    assert any(f"metadata.subject= {MARKUP}" in title for title in titles)
+    assert any('metadata.subject=="law"' in title for title in titles)
+    assert any(f"metadata.subject=={json.dumps(MARKUP)}" in title for title in titles)
     assert "clusters of questions with the same metadata.subject" in page
     assert "up to" in client.page("/group?by=response.characters:2")
 
 
-def test_an_empty_value_is_not_a_lacking_value(tmp_path: Path) -> None:
+def test_links_of_groups_lead_to_their_records(tmp_path: Path) -> None:
+    """Whatever their values are: no value is neither empty nor a dash, and 1 is not 1.0."""
+    texts = ["", "high", "–", " a\nb", "1", "1.0", '["x","y"]', '["y"]', "[]", '"q"', "null"]
+    metadata = [{"level": text} for text in texts]
     records = [
-        sample(sample_id=f"q{number}", input=question(number), metadata=metadata)
-        for number, metadata in enumerate([{"level": ""}, {"topic": "x"}, {"level": "high"}])
+        answer("sums", f"q{number}", "m", number % 2, metadata=own)
+        for number, own in enumerate([{}, *metadata])
     ]
-    with serving(make_corpus(tmp_path, records)) as opened:
-        page = Client(opened.address).page("/group?by=metadata.level")
-    assert re.findall('<th scope="col">arithmetic: ([^<]*)</th>', page) == ["–", "", "high"]
+    with serving(small_corpus(tmp_path, records)) as opened:
+        client = Client(opened.address)
+        page = client.page("/group?by=metadata.level")
+        heads = [unescape(text) for text in re.findall('<th scope="col">sums: ([^<]*)<', page)]
+        links = [unescape(link) for link in re.findall(r'<td[^>]*><a href="([^"]+)">', page)]
+        questions = [client.page(link).count('class="row-link"') for link in links[: len(heads)]]
+        tabs = page.split('<nav class="tabs">')[1].split("</nav>")[0]
+        groups = [client.page(unescape(link)) for link in re.findall('<a href="([^"]+)">', tabs)]
+        bins = client.page("/group?by=metadata.level:2")
+    assert sorted(zip(heads, questions, strict=True)) == [
+        ("", 1),
+        (r" a\nb", 1),
+        ('"q"', 1),
+        ("1", 1),
+        ("1.0", 1),
+        ("high", 1),
+        ("null", 1),
+        ("x", 1),
+        ("y", 2),
+        ("–", 1),
+        ("–", 2),
+    ]
+    assert len(groups) == len(heads) - 1
+    assert all("Accuracy of models" in group for group in groups)
+    assert "sums: all numbers" in bins
+    assert not re.search("<td[^>]*><a ", bins)
+
+
+def test_a_model_without_a_name(tmp_path: Path) -> None:
+    """Links to it lead to its page, and from there to its records."""
+    records = [answer("", f"q{number}", model, 1) for number in range(2) for model in ("", "m/a")]
+    with serving(small_corpus(tmp_path, records)) as opened:
+        client = Client(opened.address)
+        links = re.findall(r'href="([^"]*/model\?[^"]*)"', client.page("/"))
+        pages = [client.page(unescape(link)) for link in links]
+        assert len(pages) == 2
+        for page in pages:
+            link = re.findall(r'<a href="([^"]+)">', page.split("Results by")[-1])[0]
+            table = client.page(unescape(link))
+            assert table.count('class="row-link"') == 2
+            assert len(re.findall(r'name="model" value="[^"]*" checked', table)) == 1
 
 
 def test_fields_that_no_record_has(client: Client) -> None:

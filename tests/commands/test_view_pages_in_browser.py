@@ -78,7 +78,7 @@ def test_groups(open_page: Any) -> None:
     follow(page, "button >> text=Group")
     assert page.locator("h1").inner_text() == "Groups by metadata.subject"
     follow(page, "nav.tabs >> text=law")
-    assert page.locator("h1").inner_text() == "metadata.subject= law"
+    assert page.locator("h1").inner_text() == 'metadata.subject=="law"'
     assert page.locator(".dots li").count() == 3
 
 

@@ -104,6 +104,11 @@ CASES: dict[str, Callable[[dict[str, Any]], bool]] = {
     "evaluation.is_correct=true": lambda r: r["evaluation"]["is_correct"],
     "model_id<m2": lambda r: r["model_id"] < "m2",
     "interaction_type=agentic": lambda r: r["interaction_type"] == "agentic",
+    "metadata.subject==law": lambda r: r["metadata"]["subject"] == "law",
+    'metadata.level == "10"': lambda r: str(r["metadata"]["level"]) == "10",
+    'error==""': lambda r: r.get("error") == "",
+    "output==null": lambda r: "output" not in r,
+    "turns==1": lambda r: len(r.get("messages") or r.get("interactions") or [0]) == 1,
     'metadata."subject" = art': lambda r: r["metadata"]["subject"] == "art",
 }
 
@@ -508,6 +513,9 @@ def test_a_report_has_the_groups_of_stats(corpus: Corpus, tmp_path: Path) -> Non
         ("n=true", [True]),
         ("n>abc", []),
         ("n<50%", ["2.5"]),
+        ("n==1", []),
+        ("n==7", [7]),
+        ("n==null", []),
     ],
 )
 def test_numbers_and_limits(condition: str, matching: list[Any]) -> None:

@@ -15,8 +15,9 @@ Without `/TOKEN`, an address is the same on every server of a corpus, and can be
 that finds questions takes it.
 
 Names come from records and may have any characters, and a form changes some of them: line breaks,
-NUL. So names are spelled with printable characters only; others become escapes, as in Python. The
-second answer of a model is `MODEL\2`: a backslash in the name itself is always doubled.
+NUL. So names are spelled with printable characters only; others become escapes, as in Python. A
+form sends its empty fields, too: an empty name is spelled `\-`. The second answer of a model is
+`MODEL\2`: a backslash in the name itself is always doubled.
 """
 
 import re
@@ -35,6 +36,7 @@ from fastrec.pages import render_template
 from fastrec.pages.html import Html
 from fastrec.summary.present_ranking import EvaluationStats
 
+_EMPTY = r"\-"  # an empty name
 _ESCAPE = re.compile(r"\\(?:[\\tnr]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 # In a name, what follows a backslash belongs to it.
 _ANSWER = re.compile(r"(?s)((?:[^\\]|\\.)*?)\\([2-9]|[1-9][0-9]{1,8})")
@@ -62,7 +64,7 @@ def name_text(name: str) -> str:
     ('org/model', 'a\\\\b\\u202e\\n')
     """
     if name.isprintable() and "\\" not in name:
-        return name
+        return name or _EMPTY
     return "".join(
         char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode()
         for char in name
@@ -70,6 +72,8 @@ def name_text(name: str) -> str:
 
 
 def name_of(text: str) -> str:
+    if text == _EMPTY:
+        return ""
     return _ESCAPE.sub(lambda match: match[0].encode().decode("unicode_escape", "replace"), text)
 
 
@@ -133,7 +137,7 @@ def state_of(pairs: Iterable[tuple[str, str]]) -> PageState:
     """Read the state of a page from its parameters. Unknown parameters and values are ignored."""
     values: dict[str, list[str]] = {}
     for key, value in pairs:
-        if value or key == "metric":
+        if value:
             values.setdefault(key, []).append(value)
 
     def last(key: str) -> str:

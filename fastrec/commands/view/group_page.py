@@ -13,7 +13,7 @@ from fastrec.filters import Filters
 from fastrec.pages.html import Cell, Html
 from fastrec.pages.svg import heat_class
 from fastrec.parameters import Names
-from fastrec.where import GroupBy, no_groups, spell_path, ungrouped_name
+from fastrec.where import GroupBy, exact_condition, no_groups, spell_path, ungrouped_name
 from fastrec.wording import NONE, value_text
 
 _COLUMNS = 60  # groups in the table
@@ -38,35 +38,36 @@ def group_page(site: Site, index: QuestionTable, by: str, where: Names, **shown:
 def group_results(site: Site, index: QuestionTable, group: GroupBy, where: Names) -> dict[str, Any]:
     """The results of models on groups of each evaluation, as a heat map.
 
-    Cells link to the questions of a group, and the names above the table to the groups.
+    Cells link to the questions of a group, and the names above the table to the groups. Bins have
+    no links: no condition tells which bin a record is in.
 
     Raises:
         NoMatchError: No record has the field.
     """
     rows: dict[str, dict[str, Cell]] = {}
+    heads = {}  # by name of a grouped evaluation: columns with the same text stay apart
     groups = {}  # addresses by value
     scopes = [scope for scope, _ in choose_primary(choose_scopes(index.scopes, Filters()))]
     for scope in sorted(scopes, key=lambda scope: -scope.questions)[:_COLUMNS]:
         name, values = ungrouped_name(scope.evaluation_name, [group])
         value = values[group.field]
-        shown_value = NONE if value is None else value
-        matching = where
+        heads[scope.evaluation_name] = f"{name}: {NONE if value is None else value}"
+        matching = (*where, exact_condition(group.path, value))
         if value is not None:
-            matching = where if group.bins else (*where, f"{group.field}= {value}")
-            pairs = (("where", condition) for condition in matching)
-            groups[value] = site.pairs("group", *pairs)
+            groups[value] = site.pairs("group", *(("where", text) for text in matching))
         query = Query(evaluation_name=name, metric=scope.metric, where=matching, sort="hardest")
         for model in index.summary_of(scope).by_model:
             result = model.mean_score if scope.graded else model.accuracy
-            rows.setdefault(model.model_id, {})[f"{name}: {shown_value}"] = Cell(
+            rows.setdefault(model.model_id, {})[scope.evaluation_name] = Cell(
                 value_text(result, graded=scope.graded),
                 "" if result is None else heat_class(result),
-                site.query(replace(query, models=(model.model_id,))),
+                "" if group.bins else site.query(replace(query, models=(model.model_id,))),
             )
     if not groups:
         raise no_groups([group])
+    columns, cells = cells_table("model", {Cell(model): rows[model] for model in sorted(rows)})
     return {
         "results_caption": f"Results by {group.field}",
         "groups": () if group.bins else sorted(groups.items()),
-        "results": cells_table("model", {Cell(model): rows[model] for model in sorted(rows)}),
+        "results": ([heads.get(column, column) for column in columns], cells),
     }

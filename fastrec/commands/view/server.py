@@ -227,7 +227,7 @@ class _Pages:
 
     def questions(self, request: Request) -> Response:
         state, scope = self._state(request)
-        if any(value == "" and key != "metric" for key, value in _parameters(request)):
+        if any(not value for _, value in _parameters(request)):
             # A form sends empty fields, too.
             return RedirectResponse(self._site.table(state), 303)
         page = Page(total=0, rows=[])

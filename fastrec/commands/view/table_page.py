@@ -22,7 +22,7 @@ from fastrec.commands.view.addresses import (
 )
 from fastrec.errors import counted
 from fastrec.pages.html import Html
-from fastrec.where import spell_path
+from fastrec.where import exact_condition
 from fastrec.wording import even_scores, found_in, percent, titles_in
 
 
@@ -125,5 +125,4 @@ def metric_links(index: QuestionTable, query: Query, address: Callable[[str | No
 
 
 def _condition(key: str, value: str) -> str:
-    space = " " if value.startswith("~") else ""  # =~ is another operator
-    return f"{spell_path(('metadata', key))}={space}{value}"
+    return exact_condition(("metadata", key), value)
