@@ -34,6 +34,7 @@ from fastrec.limits import Limits, use_limits
 from fastrec.schemas.registry import CORPUS_LABELS, DEFAULT_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
 from tests import strategies
+from tests.answers.small import answer, make_corpus
 from tests.lazily import Library
 from tests.normalize.normalizing import Corpus, normalized, text_of, without_long, write
 from tests.running import run_command
@@ -685,6 +686,26 @@ def test_every_answer_is_in_its_cell_of_the_matrix(
         f"{left_out} answers left out: only a model's first answer to a question is in the matrix",
     ]
     assert done.notices[0] in (tmp_path / "matrix" / "README.md").read_text()
+
+
+def test_columns_of_the_matrix_have_distinct_names(tmp_path: Path) -> None:
+    """An evaluation named a/b is not the evaluation a with the metric b."""
+    named = {"evaluation_result_id": "b"}
+    records = [
+        answer("a", "q", "m", 0, **named),
+        answer("a/b", "q", "m", 1),
+        answer("a", "other", "m", 1, **named),
+    ]
+    fastrec.export(make_corpus(tmp_path, records), tmp_path / "matrix", format="matrix")
+    samples = {row[0]: row[1:3] for row in table(tmp_path / "matrix" / "samples.csv")[1:]}
+    assert sorted(samples.values()) == [["a", "b"], ["a", "b"], ["a/b", ""]]
+    [numbered] = (name for name, (evaluation, _) in samples.items() if evaluation == "a/b")
+    assert numbered.endswith("_2")
+    assert samples[numbered.removesuffix("_2")] == ["a", "b"]
+    for name, value in (("scores.csv", "1.0"), ("correct.csv", "1")):
+        header, row = table(tmp_path / "matrix" / name)
+        assert header == ["model_id", *samples]
+        assert row[header.index(numbered)] == value
 
 
 # Bad input: the exit code, the message, and nothing published

@@ -27,6 +27,7 @@ from fastrec.answers.selection import Selection
 from fastrec.commands.export.table import double_of, has_metrics, write_csv
 from fastrec.errors import counted
 from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.schemas.upgrade import free_name
 from fastrec.schemas.view import view, view_decoder
 from fastrec.sorting.keys import METRIC
 from fastrec.where import text_of
@@ -158,6 +159,7 @@ def write_matrix(
     matrix = _Matrix(selection, scratch)
     for number, evaluation in enumerate(evaluations):
         matrix.add(records.of(number), is_graded=names_metrics and evaluation.graded)
+    _number_names(matrix.blocks)
     judged = [block for block in matrix.blocks if not block.is_graded]
     write(output / "scores.csv", matrix.rows(matrix.blocks, matrix.spell_scores))
     write(output / "correct.csv", matrix.rows(judged, _spell_verdicts))
@@ -176,6 +178,21 @@ def write_matrix(
             f"correct.csv lacks {counted(columns, 'column')} of graded metrics: {reason}"
         )
     return notices
+
+
+def _number_names(blocks: Iterable[_Block]) -> None:
+    """Number columns with the name of an earlier one.
+
+    The evaluation `a` with the metric `b` has the columns of the evaluation `a/b` without a metric.
+    """
+    taken = {name for block in blocks for name in block.columns}
+    before = set[str]()
+    for block in blocks:
+        for at, name in enumerate(block.columns):
+            if name in before:
+                block.columns[at] = free_name(name, taken)
+                taken.add(block.columns[at])
+            before.add(name)
 
 
 def _samples(blocks: Iterable[_Block], *, names_metrics: bool) -> Iterator[list[str]]:
