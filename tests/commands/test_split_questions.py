@@ -126,6 +126,22 @@ def test_show_lists_many_samples_of_a_hash(tmp_path: Path) -> None:
         fastrec.show(made, row.sample_hash)
 
 
+def test_show_separates_samples_once(tmp_path: Path) -> None:
+    """A hash that only one of two metrics splits is no further question."""
+    records = [
+        answer("e", "same", "m", 1, sample_id=sample_id, evaluation_result_id=metric)
+        for sample_id, metric in (("s1", "acc"), ("s2", "acc"), ("s1", "f1"))
+    ]
+    made = make_corpus(tmp_path, records)
+    (row, *_) = fastrec.questions(made).evaluations[0].questions
+    for asked, samples in ((row.sample_hash, ["s1", "s2"]), ("s1", ["s1"])):
+        shown = fastrec.show(made, asked).questions
+        assert [question.sample_id for question in shown] == samples
+        assert [tally.metric for tally in shown[0].tallies] == ["acc", "f1"]
+    (shown_alone,) = fastrec.show(made, row.sample_hash, metric="f1").questions
+    assert [tally.metric for tally in shown_alone.tallies] == ["f1"]
+
+
 def test_the_matrix_has_a_column_for_each_sample(corpus: Path, tmp_path: Path) -> None:
     fastrec.export(corpus, tmp_path / "matrix", format="matrix")
     heads, values = csv.reader(
