@@ -257,6 +257,24 @@ def test_questions_are_filtered_by_flag(corpus: Path, exam: EvaluationItems, fla
     assert table.total == len(expected)
 
 
+@pytest.mark.parametrize("lower", [False, True])
+def test_flags_of_a_graded_metric_go_by_scores(tmp_path: Path, lower: bool) -> None:
+    """`--wrong-by all` goes by verdicts, which are wrong below 0.5 here."""
+    scores = {"none": (0, 0), "low": (0, 0.25), "high": (0.75, 1), "full": (1, 1)}
+    records = [
+        answer("e", asked, f"m{model}", score)
+        for asked, own in scores.items()
+        for model, score in enumerate(own)
+    ]
+    made = make_corpus(tmp_path, records)
+    (found,) = items(made, lower_is_better="e" if lower else ()).evaluations
+    flags = {item.sample_ids[0]: item.flags for item in found.questions}
+    ends = ["all_right", "all_wrong"] if lower else ["all_wrong", "all_right"]
+    assert [flags[f"id of {asked}"] for asked in scores] == [ends[:1], [], [], ends[1:]]
+    (table,) = fastrec.questions(made, wrong_by="all").evaluations
+    assert {question.sample_id for question in table.questions} == {"id of none", "id of low"}
+
+
 def test_no_question_has_the_flag(corpus: Path) -> None:
     (table,) = fastrec.questions(corpus, flag="near_duplicate").evaluations
     assert table.questions == []
