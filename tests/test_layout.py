@@ -63,6 +63,7 @@ EDGES = {
         "normalize",
         "progress",
         "schemas",
+        "storage",
         "summary",
         "trends",
         "statistics",

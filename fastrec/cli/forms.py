@@ -48,7 +48,9 @@ _PLAIN = frozenset({int, float, str})  # types of cells that CSV has as they are
 
 
 @command()
-def sql(arguments: Names, file: str | None, output: str | None, tables: bool) -> None:
+def sql(
+    arguments: Names, file: str | None, output: str | None, overwrite: bool, tables: bool
+) -> None:
     """Run QUERY with DuckDB over the tables of CORPUS: answers, questions, models and records.
 
     Without a query, there is a prompt with completion and history. Several corpora add a column
@@ -60,7 +62,7 @@ def sql(arguments: Names, file: str | None, output: str | None, tables: bool) ->
     \b
     Exit codes:
       0     done
-      2     the command line or the query is wrong
+      2     the command line or the query is wrong, or FILE exists
       3     a part could not be read, or the result not written
 
     \b
@@ -71,14 +73,17 @@ def sql(arguments: Names, file: str | None, output: str | None, tables: bool) ->
       fastrec sql corpus "from models" --format csv -o models.csv
     """
     from fastrec.commands.export.tables import open_tables
+    from fastrec.storage.local import check_new_file
 
     if tables:
         _print_schema()
         return
     corpora, query = _split(arguments, file)
     output_format = asked().output_format
-    if output is not None and output_format == "text":
-        output_format = _FORMATS.get(Path(output).suffix, "text")
+    if output is not None:
+        check_new_file(output, overwrite=overwrite)
+        if output_format == "text":
+            output_format = _FORMATS.get(Path(output).suffix, "text")
     if output_format == "parquet" and output is None:
         raise UsageError("--format parquet needs -o FILE")
     with allow_broken_pipe(), explain_damage(*corpora):

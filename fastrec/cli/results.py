@@ -384,7 +384,7 @@ def items(corpus: str, limit: int, **options: Any) -> None:
     \b
     Exit codes:
       0     done
-      2     the command line is wrong, or a pattern matches nothing
+      2     the command line is wrong, a pattern matches nothing, or FILE exists
       3     a part could not be read
 
     \b

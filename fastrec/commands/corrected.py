@@ -20,7 +20,7 @@ from fastrec.answers.records import ScopeRecords
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import Scope
 from fastrec.answers.trials import trial_of
-from fastrec.errors import FastrecError, UsageError, shown
+from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, make_filters
 from fastrec.judge.parse import decoded
 from fastrec.normalize.corrections import GivenFile, Labeller, count_unfilled, new_verdict
@@ -32,7 +32,7 @@ from fastrec.schemas.view import encode_json
 from fastrec.sorting.keys import METRIC
 from fastrec.statistics.corrected import correct_mean
 from fastrec.statistics.intervals import OptionalNumber
-from fastrec.storage.local import LOCAL
+from fastrec.storage.local import check_new_file, write_file
 from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.same_run import TRIAL_FIELDS
 from fastrec.where import said
@@ -86,6 +86,7 @@ def corrected(
     corpus: AnyPath,
     output: AnyPath | None = None,
     *,
+    overwrite: bool = False,
     labels: AnyPath | None = None,
     pooled: bool = False,
     propose: int | None = None,
@@ -99,7 +100,8 @@ def corrected(
 
     Args:
         corpus: A directory or URL that `normalize` published, without these labels.
-        output: The file for `propose`, which must not exist.
+        output: The file for `propose`.
+        overwrite: Replace an existing file.
         labels: A file of labels, as `normalize` reads it. They must be about answers that were
             chosen at random, such as those of `propose`.
         pooled: Correct each model by the labels of all models of its evaluation and metric, as if
@@ -121,6 +123,8 @@ def corrected(
         raise UsageError("give --labels, or --propose N to choose answers to label")
     if (propose is None) != (output is None):
         raise UsageError("--propose needs a file for the lines, -o FILE")
+    target = os.fspath(output or "")
+    check_new_file(target, overwrite=overwrite)
     file = None if labels is None else GivenFile.at(os.fspath(labels))
     labeller = file and Labeller(file)
     index, scopes = open_scopes(corpus, wanted, metrics=metrics, jobs=jobs, progress=progress)
@@ -145,7 +149,7 @@ def corrected(
     if propose is not None:
         numbers = _sample(np.concatenate(unlabelled), propose, seed)
         graded = {(scope.evaluation_name, scope.metric) for scope, _ in scopes if scope.graded}
-        _write_lines(index.selection, numbers, os.fspath(output or ""), graded)
+        _write_lines(index.selection, numbers, target, graded)
         corrections.proposed = len(numbers)
     return corrections
 
@@ -247,12 +251,7 @@ def _sample(numbers: Array, most: int, seed: int) -> Array:
 def _write_lines(selection: Selection, numbers: Array, path: str, graded: set[Any]) -> None:
     """Write lines to fill in, without the verdicts of the grader, which might sway a person."""
     lines = [encode_json(_line_of(decoded(line), graded)) for line in selection.lines(numbers)]
-    if os.path.lexists(path):
-        raise UsageError(f"{shown(path)} exists: name a new file")
-    try:
-        LOCAL.write_all(path, b"".join(line + b"\n" for line in lines))
-    except OSError as exc:
-        raise FastrecError(f"{shown(path)} cannot be written: {exc.strerror}") from exc
+    write_file(path, b"".join(line + b"\n" for line in lines))
 
 
 def _line_of(record: JsonObject, graded: set[Any]) -> JsonObject:

@@ -9,13 +9,13 @@ from typing import Unpack
 
 from fastrec.answers.choosing import open_scopes
 from fastrec.answers.items import EvaluationItems
-from fastrec.errors import FastrecError, UsageError, shown
+from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Strings, make_filters
 from fastrec.notebook import Rows, Tabular
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.statistics.items import FEWEST_MODELS
-from fastrec.storage.local import LOCAL
+from fastrec.storage.local import check_new_file, write_file
 from fastrec.summary.document import scope_rows
 
 
@@ -34,6 +34,7 @@ def items(
     corpus: AnyPath,
     output: AnyPath | None = None,
     *,
+    overwrite: bool = False,
     subset: int | None = None,
     seed: int = 0,
     metrics: str = "judgements",
@@ -47,6 +48,7 @@ def items(
     Args:
         corpus: A directory or URL that `normalize` published.
         output: A file for the questions of the subset, which the filter `questions` reads.
+        overwrite: Replace an existing file.
         subset: Also choose this many questions that stand for all of them.
         seed: Of the random numbers of permutations and subsets.
         metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
@@ -56,13 +58,16 @@ def items(
         **filters: Which records count (`FilterArguments`).
 
     Raises:
-        UsageError: A pattern matches nothing, or an evaluation has too many models and questions.
+        UsageError: A pattern matches nothing, the file exists, or an evaluation has too many
+            models and questions.
     """
     chosen = make_filters(**filters)
     if subset is not None and subset < 1:
         raise UsageError("subset must be at least 1")
-    if output is not None and subset is None:
-        raise UsageError("an output needs a subset")
+    if output is not None:
+        if subset is None:
+            raise UsageError("an output needs a subset")
+        check_new_file(os.fspath(output), overwrite=overwrite)
     index, scopes = open_scopes(
         corpus,
         chosen,
@@ -89,8 +94,4 @@ def _write_subsets(evaluations: Sequence[EvaluationItems], path: str) -> None:
         if scope.subset:
             lines.append(f"# {len(scope.subset.questions):,} questions of {scope.evaluation_name}")
             lines += scope.subset.questions
-    try:
-        text = "\n".join([*lines, ""]).encode(errors="surrogatepass")
-        LOCAL.write_all(os.path.realpath(path), text)
-    except OSError as exc:
-        raise FastrecError(f"{shown(path)} cannot be written: {exc.strerror}") from exc
+    write_file(path, "\n".join([*lines, ""]).encode(errors="surrogatepass"))

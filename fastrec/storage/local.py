@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from fastrec.errors import UsageError, naming, shown
+from fastrec.errors import FastrecError, UsageError, naming, shown
 from fastrec.storage.base import NewFile, Reader, check_size, read_at
 
 _READ_ONLY = os.O_RDONLY | os.O_CLOEXEC
@@ -260,3 +260,23 @@ def scratch_directory() -> str:
             f"{shown(directory)} is not a directory that only you may write to: give --work-dir"
         )
     return directory
+
+
+def check_new_file(path: str, *, overwrite: bool) -> None:
+    """Raise a UsageError if a file that a command writes exists, unless it may be replaced."""
+    if os.path.isfile(path) and not overwrite:
+        raise UsageError(
+            f"{shown(path)} exists; choose another file, or add --overwrite to replace it"
+        )
+
+
+def write_file(path: str, data: bytes) -> None:
+    """Write a file that a user has named; of a symbolic link, the file that it points to.
+
+    Raises:
+        FastrecError: It cannot be written.
+    """
+    try:
+        LOCAL.write_all(os.path.realpath(path), data)
+    except OSError as exc:
+        raise FastrecError(f"{shown(path)} cannot be written: {exc.strerror}") from exc

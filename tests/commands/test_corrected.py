@@ -218,6 +218,12 @@ def test_text_csv_and_what_is_refused(corpus: Path, tmp_path: Path) -> None:
         "evaluation_name,metric,model_id,graded,questions,labels,raw,corrected"
     )
     assert len(rows) == len(MODELS)
-    assert run_here(*arguments, "--propose", "30", "-o", lines).returncode == 2
+    before = lines.read_bytes()
+    result = run_here(*arguments, "--propose", "30", "-o", lines)
+    assert result.returncode == 2
+    assert b"lines.jsonl exists; choose another file, or add --overwrite" in result.stderr
+    assert lines.read_bytes() == before
+    assert run_here(*arguments, "--propose", "5", "-o", lines, "--overwrite").returncode == 0
+    assert lines.read_bytes().count(b"\n") == 5
     assert run_here(*arguments, "--propose", "30").returncode == 2
     assert run_here(*arguments).returncode == 2

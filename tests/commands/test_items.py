@@ -215,6 +215,13 @@ def test_the_command_lists_suspected_keys_and_writes_a_subset(corpus: Path, tmp_
     assert "1 question that all models get right" in text
     hashes = [line for line in chosen.read_text().splitlines() if not line.startswith("#")]
     assert len(hashes) == 10
+    again = ("items", corpus, "--subset", "10", "-o", chosen, "--seed", "1")
+    done = run_here(*again)
+    assert done.returncode == 2
+    assert b"subset.txt exists; choose another file, or add --overwrite" in done.stderr
+    assert chosen.read_text().splitlines()[1:] == hashes
+    assert run_here(*again, "--overwrite").returncode == 0
+    hashes = chosen.read_text().splitlines()[1:]
     (stats,) = fastrec.stats(corpus, questions=chosen).evaluations
     assert stats.questions == 10
     lines = list(fastrec.cat(corpus, questions=str(chosen)))

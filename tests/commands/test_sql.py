@@ -434,7 +434,7 @@ def test_the_ending_of_a_file_names_the_format(newest: Corpus, tmp_path: Path) -
         (".md", "text", "| n |\n| --: |\n| 1 |\n"),
         (".txt", "text", "  n\n  1\n"),
     ):
-        output = tmp_path / f"result{ending}"
+        output = tmp_path / f"{format_}{ending}"
         run_command("sql", str(newest.path), query, "-o", str(output), "--format", format_)
         assert output.read_text() == text
     output = tmp_path / "result.parquet"
@@ -501,9 +501,11 @@ def test_a_result_that_fails_replaces_no_file(newest: Corpus, tmp_path: Path) ->
     output.write_text("before")
     query = "select case when range > 30000 then error('no') else range end from range(40000)"
     for output_format in ("csv", "parquet"):
-        done = run_command(
-            "sql", str(newest.path), query, "--format", output_format, "-o", str(output)
-        )
+        arguments = ("sql", newest.path, query, "--format", output_format, "-o", output)
+        done = run_command(*map(str, arguments))
+        assert done.returncode == 2
+        assert b"result.csv exists; choose another file, or add --overwrite" in done.stderr
+        done = run_command(*map(str, arguments), "--overwrite")
         assert done.returncode == 2
         assert b"error: Invalid Input Error: no" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["result.csv"]

@@ -35,7 +35,7 @@ from fastrec.commands.report.sections import section
 from fastrec.commands.report.trend import trend_section
 from fastrec.corpus.manifest import skipped_lines
 from fastrec.engine import check_jobs
-from fastrec.errors import FastrecError, UsageError, shown
+from fastrec.errors import UsageError, shown
 from fastrec.filters import (
     FilterArguments,
     Filters,
@@ -52,7 +52,7 @@ from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.statistics.repeats import RepeatsAs, parse_repeats
 from fastrec.storage import check_local, is_url, last_name
-from fastrec.storage.local import LOCAL
+from fastrec.storage.local import check_new_file, write_file
 from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import choose, names_of
 from fastrec.summary.present_ranking import (
@@ -205,11 +205,7 @@ def _add_ranks(stats: Stats, index: QuestionTable) -> None:
 def _write(page: bytes, output: AnyPath | BinaryIO) -> int:
     if not isinstance(output, (str, os.PathLike)):
         return output.write(page)
-    try:
-        # Replaces the file that a symbolic link points to, not the link.
-        LOCAL.write_all(os.path.realpath(output), page)
-    except OSError as exc:
-        raise FastrecError(f"{shown(str(Path(output)))} cannot be written: {exc.strerror}") from exc
+    write_file(os.fspath(output), page)
     return len(page)
 
 
@@ -298,11 +294,10 @@ def _real(path: AnyPath) -> Path:
 
 
 def _check_target(target: Path, corpus: str, *, overwrite: bool) -> None:
+    check_new_file(str(target), overwrite=overwrite)
     problem = ""
     if target.exists() and not target.is_file():
         problem = "is not a file; choose a file, or - for standard output"
-    elif target.exists() and not overwrite:
-        problem = "exists; choose another file, or add --overwrite to replace it"
     elif not is_url(corpus) and _real(corpus) in _real(target).parents:
         problem = "is inside the corpus; choose a file outside of it"
     if problem:
