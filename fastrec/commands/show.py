@@ -115,9 +115,7 @@ def _find(
             f"the filters leave out the question {text!r}; it belongs to these evaluations: {names}"
         )
     # What one metric has as a question, another one may split.
-    split = {
-        (row.evaluation_name, row.sample_hash) for row in rows if row.name != row.sample_hash
-    }
+    split = {(row.evaluation_name, row.sample_hash) for row in rows if row.name != row.sample_hash}
     rows = [row for row in rows if (row.evaluation_name, row.name) not in split]
     hashes = {row.sample_hash for row in rows}
     is_prefix = all(sample_hash.startswith(text) for sample_hash in hashes)
