@@ -131,6 +131,7 @@ def test_a_limit_on_the_size_of_files(most: int, tmp_path: Path) -> None:
 
 
 def test_generate_names_the_shard_that_cannot_be_written() -> None:
+    """No part of it stays."""
     done = fastrec(
         "generate", "-n", "20", "--shards", "1", "--compression", "none", "-o", "made",
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, resource.RLIM_INFINITY)),
@@ -138,6 +139,7 @@ def test_generate_names_the_shard_that_cannot_be_written() -> None:
     )  # fmt: skip
     assert done.returncode == 3
     assert done.stderr == b"error: made/shard-00000.jsonl: File too large\n"
+    assert list(Path("made").iterdir()) == []
 
 
 def run_where_it_may_mount(script: str) -> subprocess.CompletedProcess[bytes]:

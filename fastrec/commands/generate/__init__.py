@@ -236,10 +236,14 @@ def generate(
         shard_format = formats[number % len(formats)]
         suffix = f".{shard_format}".removesuffix(".none")
         path = folder / f"shard-{number:05d}.jsonl{suffix}"
-        with naming(str(path)), path.open("wb") as file:
-            for frame in _frames(islice(stream, count), number, kinds):
-                text_bytes += len(frame)
-                file_bytes += file.write(_COMPRESSORS[shard_format](frame))
+        try:
+            with naming(str(path)), path.open("wb") as file:
+                for frame in _frames(islice(stream, count), number, kinds):
+                    text_bytes += len(frame)
+                    file_bytes += file.write(_COMPRESSORS[shard_format](frame))
+        except BaseException:  # a cut shard may look like a whole one
+            path.unlink(missing_ok=True)
+            raise
         paths.append(str(path))
     return Generated(tuple(paths), records, text_bytes, file_bytes, dict(sorted(kinds.items())))
 
