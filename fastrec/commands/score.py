@@ -29,7 +29,7 @@ from fastrec.answers.selection import Selection, select
 from fastrec.corpus.reader import lines_of, open_columns, open_corpus
 from fastrec.corpus.scan import PartTask, run_on_parts
 from fastrec.engine import check_jobs
-from fastrec.errors import NoMatchError, UsageError, listed, naming, shown, utf8
+from fastrec.errors import NoMatchError, UsageError, counted, listed, naming, shown, utf8
 from fastrec.filters import Strings, as_tuple
 from fastrec.harnesses.log import NOT_SCORED
 from fastrec.judge.parse import decoded, spell
@@ -113,7 +113,7 @@ class Scored(Tabular):
     models: list[ScoredModel]
     #: The first answers of each kind.
     examples: list[ScoreExample]
-    #: What `normalize` said about the new corpus.
+    #: How many references of the file were not used; what `normalize` said about the new corpus.
     notices: list[str]
 
 
@@ -131,7 +131,8 @@ class Reference(Struct, forbid_unknown_fields=True):
 
 
 # References by evaluation, None for all of them, and by sample_id or hash.
-References = dict[tuple[str | None, str], list[str]]
+_Place = tuple[str | None, str]
+References = dict[_Place, list[str]]
 
 
 def score(
@@ -196,13 +197,17 @@ def score(
         results = run_on_parts(_score_part, tasks, "score", jobs=jobs, progress=progress)
         scores = _merge(results)
         notices = []
+        if unused := len(given) - len(scores.used):
+            notices = [
+                f"{counted(unused, 'reference')} left out: no scored answer has the question"
+            ]
         if output is not None:
             schema = CORPUS_LABELS[reader.manifest.schema] if replace else NEWEST_SCHEMA
             options = make_options(
                 schema=schema.name, overwrite=overwrite, jobs=jobs, work_dir=work_dir, max_rejects=0
             )
             inputs = [str(shards)] if replace else [reader.path, str(shards)]
-            notices = run(inputs, output, options, progress=progress).notices
+            notices += run(inputs, output, options, progress=progress).notices
     return Scored(
         output=None if output is None else utf8(os.fspath(output)),
         models=[_scored_model(*model) for model in sorted(scores.models.items())],
@@ -331,6 +336,7 @@ class _Scores(Struct):
     models: dict[_Key, Counter[str]] = empty_by_key(Counter)
     examples: list[ScoreExample] = []
     kinds: Counter[_Key] = NO_COUNTS  # how many examples there are
+    used: set[_Place] = set()  # references of a file
 
     def add_example(self, example: ScoreExample) -> None:
         """Keep an example, if it is among the first ones of its kind."""
@@ -371,7 +377,11 @@ def _scored(task: _Task, scorer: Scorer, line: bytes, scores: _Scores) -> bytes:
     rule = scorer.rule
     names = (record["evaluation_name"], rule.name, record["model_id"])
     counts = scores.models[names]
-    references = _references_of(record, task.references) or _texts(record, "reference")
+    references = _texts(record, "reference")
+    place = _place_of(record, task.references)
+    if place:
+        scores.used.add(place)
+        references = task.references[place] or references
     error = record.get("error")
     was_right = record["evaluation"]["is_correct"] if error is None else None
     if error is not None and error.startswith(_NOT_SCORED):
@@ -409,11 +419,11 @@ def _scored(task: _Task, scorer: Scorer, line: bytes, scores: _Scores) -> bytes:
     return spell(record)
 
 
-def _references_of(record: JsonObject, given: References) -> list[str] | None:
+def _place_of(record: JsonObject, given: References) -> _Place | None:
     """The references of a file for the question of a record, those of its evaluation first."""
     names = (str(record["sample_id"]), record["sample_hash"])
-    keys = product((record["evaluation_name"], None), names)
-    return next((given[key] for key in keys if key in given), None)
+    places = product((record["evaluation_name"], None), names)
+    return next((place for place in places if place in given), None)
 
 
 def _kind_of(verdict: Verdict, was_right: bool | None) -> str:
@@ -483,6 +493,7 @@ def _merge(parts: Iterable[_Scores]) -> _Scores:
     """Add up the counts of all parts; of each kind of example, keep the first ones."""
     total = _Scores()
     for part in parts:
+        total.used |= part.used
         for names, counts in part.models.items():
             total.models[names].update(counts)
         for example in part.examples:

@@ -144,6 +144,20 @@ def test_references_come_from_a_file(corpus: Path, tmp_path: Path) -> None:
     assert with_keys == expected[number]
 
 
+def test_references_of_no_question_are_counted(corpus: Path, tmp_path: Path) -> None:
+    used = _lines(corpus)[0]["sample_hash"]
+    keys = tmp_path / "keys.jsonl"
+    names = [{"hash": used}, {"hash": used.upper()}, {"hash": used, "evaluation": "no"}]
+    lines = [json.dumps({**name, "reference": "5"}) + "\n" for name in names]
+    for count, notices in (
+        (1, []),
+        (2, ["1 reference left out: no scored answer has the question"]),
+        (3, ["2 references left out: no scored answer has the question"]),
+    ):
+        keys.write_text("".join(lines[:count]))
+        assert score(corpus, rule="number", references=keys, dry_run=True).notices == notices
+
+
 def test_errors_stay_errors_unless_only_the_score_was_missing(tmp_path: Path) -> None:
     records = [
         answer("sums", "a", "org/a", 0, error="timeout"),
