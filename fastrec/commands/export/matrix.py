@@ -70,6 +70,7 @@ class _Matrix:
         # By cell: scores whose spelling does not follow from the double.
         self._spelled: dict[int, str] = {}
         self._cells = 0
+        self._names = set[str]()  # of columns
         self.blocks: list[_Block] = []
         self.failed = 0  # records with an error
         self.repeated = 0  # answers of a model to a question that it has answered before
@@ -87,7 +88,7 @@ class _Matrix:
             is_graded,
             self._cells,
             rows,
-            columns=[f"{scope}/{name}" for name in names],
+            columns=[self._new_name(f"{scope}/{name}") for name in names],
             identities=list(zip(hashes, map(text_of, ids), strict=True)),
         )
         columns = ranks_of(order)
@@ -110,6 +111,15 @@ class _Matrix:
         self.repeated += len(answers) - len(cells)
         self._cells += block.size
         self.blocks.append(block)
+
+    def _new_name(self, name: str) -> str:
+        """Number a column with the name of an earlier one.
+
+        The evaluation `a` with the metric `b` has the columns of the evaluation `a/b` without one.
+        """
+        new_name = free_name(name, self._names)
+        self._names.add(new_name)
+        return new_name
 
     def spell_scores(self, start: int, cells: Array) -> list[str]:
         spelled = [text_of(score) if verdict else "" for score, verdict in cells.tolist()]
@@ -159,7 +169,6 @@ def write_matrix(
     matrix = _Matrix(selection, scratch)
     for number, evaluation in enumerate(evaluations):
         matrix.add(records.of(number), is_graded=names_metrics and evaluation.graded)
-    _number_names(matrix.blocks)
     judged = [block for block in matrix.blocks if not block.is_graded]
     write(output / "scores.csv", matrix.rows(matrix.blocks, matrix.spell_scores))
     write(output / "correct.csv", matrix.rows(judged, _spell_verdicts))
@@ -178,21 +187,6 @@ def write_matrix(
             f"correct.csv lacks {counted(columns, 'column')} of graded metrics: {reason}"
         )
     return notices
-
-
-def _number_names(blocks: Iterable[_Block]) -> None:
-    """Number columns with the name of an earlier one.
-
-    The evaluation `a` with the metric `b` has the columns of the evaluation `a/b` without a metric.
-    """
-    taken = {name for block in blocks for name in block.columns}
-    before = set[str]()
-    for block in blocks:
-        for at, name in enumerate(block.columns):
-            if name in before:
-                block.columns[at] = free_name(name, taken)
-                taken.add(block.columns[at])
-            before.add(name)
 
 
 def _samples(blocks: Iterable[_Block], *, names_metrics: bool) -> Iterator[list[str]]:
