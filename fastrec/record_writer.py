@@ -118,6 +118,7 @@ class Writer:
 
         Raises:
             InvalidRecordError: The record is not valid by the schema. Nothing was written.
+            UsageError: An id or a text is bytes, or this is not inside of the `with` block.
         """
         if error is not None:
             error = error or "an error without a message"  # as of `TimeoutError()`
@@ -154,6 +155,9 @@ class Writer:
             error=error,
             metadata=_texts(metadata),
         )
+        for name, value in (record | record["input"]).items():
+            if isinstance(value, bytes):  # the encoder would make Base64 of it
+                raise UsageError(f"{name} must be text, not {value!r}")
         line = spelled(record)
         with self._lock:
             self._append(line, str(sample_id), metric or "")

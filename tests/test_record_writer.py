@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrec
-from fastrec.errors import LockedError
+from fastrec.errors import LockedError, UsageError
 from tests.commands.viewing import Client, serving
 from tests.docs.snippets import PAGES, blocks_of
 from tests.sizes import examples
@@ -156,6 +156,23 @@ def test_an_error_without_a_message_is_an_error(tmp_path: Path) -> None:
 def test_values_that_are_no_json_are_refused(tmp_path: Path) -> None:
     with writer(tmp_path) as one, pytest.raises(fastrec.UsageError, match="JSON values"):
         one.add(sample_id=1, **ASKED, output="4", score=1, metadata={"when": object()})
+
+
+def test_bytes_are_no_text(tmp_path: Path) -> None:
+    """They would become Base64, which no other record of the sample has."""
+    given = {"sample_id": "1", **ASKED, "output": "4", "score": 1}
+    with writer(tmp_path) as run:
+        for field in ("sample_id", "metric", "input"):
+            with pytest.raises(UsageError, match=r"must be text, not b'x'"):
+                run.add(**{**given, field: b"x"})
+        run.add(**given)
+        assert run.count("1") == 1
+    assert len(list(values(tmp_path))) == 1
+    with (
+        pytest.raises(UsageError, match="model_id must be text"),
+        writer(tmp_path, "b.jsonl", model=b"m") as run,
+    ):
+        run.add(**given)
 
 
 def test_a_run_without_records_leaves_nothing(tmp_path: Path) -> None:
