@@ -424,6 +424,11 @@ def explain_damage(*corpora: str) -> Iterator[None]:
     try:
         yield
     except (ShardError, CorpusError) as exc:
+        from fastrec.corpus.manifest import was_replaced
+
+        if was_replaced(exc.path):
+            exc.add_note("The corpus was replaced while it was read: run the command again.")
+            raise
         text = str(exc)
         says_what_to_do = "fastrec verify" in text or "this version of fastrec reads" in text
         if not says_what_to_do and not isinstance(exc, ShardLimitError):

@@ -6,6 +6,7 @@ have SHA-256, which other tools compute.
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
@@ -13,13 +14,13 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from xxhash import xxh3_128_hexdigest
 
-from fastrec.errors import CorpusError, UsageError, counted, shown
+from fastrec.errors import CorpusError, FastrecError, UsageError, counted, shown
 from fastrec.json_documents import CountsByName, indented_json
 from fastrec.parameters import AnyPath
 from fastrec.schemas.view import REFUSALS
 from fastrec.sorting.keys import FIELDS, METRIC, key_splitter, sample_id_of, split_scope, text_of
 from fastrec.sources.inputs import MANIFEST_FORMAT, check_format
-from fastrec.storage import file_in, join, storage_of
+from fastrec.storage import base_name, file_in, join, parent_of, storage_of
 from fastrec.summary.document import Summary, json_safe
 
 _MOST_SKIPPED = 20  # listed in a message
@@ -260,6 +261,17 @@ def read_manifest(corpus: AnyPath) -> Manifest:
         return msgspec.json.decode(data, type=Manifest)
     except REFUSALS as exc:
         raise CorpusError(path, f"is not a manifest: {exc}") from exc
+
+
+def was_replaced(path: str) -> bool:
+    """Whether the corpus of a file was replaced: its manifest does not list the file any more.
+
+    A run in an object store gives all files names of its own.
+    """
+    with suppress(FastrecError, OSError):
+        listed = files_of(read_manifest(parent_of(path)))
+        return base_name(path) not in listed | {MANIFEST}
+    return False
 
 
 def read_summary(corpus: str, manifest: Manifest) -> Summary:

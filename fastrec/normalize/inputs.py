@@ -54,6 +54,8 @@ def find_records(
     try:
         shards, notices = find_shards(paths, files_from=files_from)
     except UsageError as exc:
+        if "cannot be found" in str(exc):  # what else is there does not explain it
+            raise
         harness, foreign = _found_instead(paths)
         if harness:
             raise _these_are_logs(harness, paths) from exc

@@ -135,12 +135,17 @@ class LocalStorage:
     uses them.
     """
 
-    exists = staticmethod(os.path.exists)
     is_directory = staticmethod(os.path.isdir)
     size_of = staticmethod(os.path.getsize)
-
     open_reader = _LocalReader
     create = _NewLocalFile
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or a directory; OSError if the system does not tell."""
+        with suppress(FileNotFoundError, NotADirectoryError, ValueError):
+            os.stat(path)
+            return True
+        return False
 
     def canonical(self, path: str) -> str:
         """Find the one name that all spellings of a path have in common."""

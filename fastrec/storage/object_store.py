@@ -260,8 +260,17 @@ class ObjectStore:
         """Do nothing: stores have no directories."""
 
     canonical = partialmethod(_call, method="unstrip_protocol")
-    exists = partialmethod(_call, method="exists")
     is_directory = partialmethod(_call, method="isdir")
+
+    def exists(self, path: str) -> bool:
+        """Whether there is an object or a directory; OSError if the store does not tell.
+
+        Some file systems of fsspec say no whatever fails.
+        """
+        with suppress(FileNotFoundError):
+            self._call(path, "info")
+            return True
+        return False
 
     def size_of(self, path: str) -> int:
         return self.look_at(path).size
