@@ -15,6 +15,8 @@ again.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from math import isfinite
 from typing import Any, NamedTuple
 
 from fastrec.errors import UsageError
@@ -41,8 +43,10 @@ _NOT_FITTING = object()
 _LEFT_OUT = object()
 
 _PLACEHOLDER = 0.0
-_NO_NUMBERS = frozenset(
-    sign + word for sign in ("", "+", "-") for word in ("nan", "inf", "infinity")
+# Around a number, as the models of the schema's project see it: `str.strip` removes four more.
+_WHITE_SPACE = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
 )
 _NUMBER = re.compile(r"([+-]?)(\d+(?:_\d+)*)?(?:\.(\d*))?([eE][+-]?\d+)?", re.ASCII)
 # digits; text of more is no number to the parsers of other tools either
@@ -83,8 +87,7 @@ def _nan_score(record: JsonObject, _: Schema) -> tuple[str, str] | None:
     if not isinstance(evaluation, dict) or not isinstance(error, (str, type(None))):
         return None
     score = evaluation.get("score")
-    is_text = isinstance(score, str) and score.strip().lower() in _NO_NUMBERS
-    if not (isinstance(score, NoNumber) or is_text):
+    if not (isinstance(score, NoNumber) or _spells_no_number(score)):
         return None
     score_text = score.text if isinstance(score, NoNumber) else spell(score).decode()
     reason = (
@@ -97,6 +100,19 @@ def _nan_score(record: JsonObject, _: Schema) -> tuple[str, str] | None:
     evaluation["score"] = _PLACEHOLDER
     record["error"] = f"{error}; {reason}" if error else reason
     return "$.evaluation.score", f"the score {score_text} became an error"
+
+
+def _spells_no_number(score: Any) -> bool:
+    """Whether a text spells NaN, or a number that is infinite, as `1e999` is.
+
+    An integer is exact, however long it is.
+    """
+    text = score.strip(_WHITE_SPACE) if isinstance(score, str) else ""
+    if not text.strip("+-_0123456789") or not text.isascii() or not text.isprintable():
+        return False
+    with suppress(ValueError):
+        return not isfinite(float(text))
+    return False
 
 
 def _as_text(value: Any) -> str:
@@ -130,7 +146,7 @@ def _number_from_text(value: Any, place: Place) -> Any:
         or len(value) > _LONGEST_NUMBER
     ):
         return _NOT_FITTING
-    match = _NUMBER.fullmatch(value.strip())
+    match = _NUMBER.fullmatch(value.strip(_WHITE_SPACE))
     if not match or not (match[2] or match[3]):
         return _NOT_FITTING
     sign, whole, fraction, exponent = match.groups()

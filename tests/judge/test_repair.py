@@ -204,7 +204,9 @@ def test_output_beside_turns_goes_to_metadata() -> None:
     assert (codes, found["metadata"]) == (["repair.output_and_turns"], {"output": '{"raw":""}'})
 
 
-@pytest.mark.parametrize("spelled", [b"NaN", b"-Infinity", b"1e999", b'"nan"', b'" Inf"'])
+@pytest.mark.parametrize(
+    "spelled", [b"NaN", b"-Infinity", b"1e999", b'"nan"', b'" Inf"', b'"1e999"']
+)
 def test_a_score_that_is_not_a_number_becomes_an_error(spelled: bytes) -> None:
     """The record counts as one with an error: the placeholder is not an answer, and the text says
     what was there.
@@ -533,6 +535,7 @@ TEXTS = [
     "0.5", " 0.5 ", "5", "+5", "-5", "5.", "5.0", ".5", "1e3", "1E3", "1_000", "1__0", "_1", "1_", "007", "0x10",
     "5.50", "", " ", ".", "e5", "true", "True", "yes", "Y", "on", " yes ", "1.0", "0", "00", "1e0", "t", "\t5\n", "5 5",
     "123456789012345678901234567890", "3.000", "-0", "- 5", "1,000", "١", "f", "NO", "off", "nein",
+    *(f"{space}1" for space in map(chr, range(0x3001)) if space.isspace()), "1\x1c",
 ]  # fmt: skip
 
 
@@ -561,6 +564,22 @@ def test_texts_mean_what_the_schema_project_takes_them_for(
         found = json.loads(out)["evaluation"][path.split(".")[1]]
         assert type(found) in (kind, int)
         assert math.isclose(found, expected), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["NaN", "+inf", "-Infinity", "1e999", "-1E+999", "1_0e999", f"{'9' * 400}.0", ".5e999", "\xa0nan\u3000",
+     "\x1cnan", "nan\x1f", "1__0e999", "١e999", "e999", "nan nan", "infinite"],
+)  # fmt: skip
+def test_texts_that_are_no_finite_numbers(text: str) -> None:
+    """They become errors exactly if the models of the schema's project take them for floats."""
+    expected = _coerce(float, text)
+    batch, out = judge(line_of(changed(later(error=None), "evaluation.score", text)), repairs=ALL)
+    assert bool(batch.rejected) == (expected is None)
+    if expected is not None:
+        assert not math.isfinite(expected)
+        assert batch.notes["repair.nan_score"] == 1
+        assert json.dumps(text, ensure_ascii=False)[1:-1] in json.loads(out)["error"]
 
 
 def test_the_fast_path_repairs_like_the_slow_path(monkeypatch: pytest.MonkeyPatch) -> None:
