@@ -79,6 +79,26 @@ def test_any_name_of_an_output_works(name: bytes, tmp_path: Path) -> None:
     assert code == 2, said
 
 
+@needs_byte_names
+def test_tables_in_a_directory_whose_name_is_not_utf8(tmp_path: Path) -> None:
+    """Parquet and SQL take paths of any bytes; a result names the corpus with escapes."""
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    pytest.importorskip("duckdb")
+    write(tmp_path / "in.jsonl", lines_of("a"))
+    for name in (b"c\xff", b"c"):
+        assert fastrec("normalize", "in.jsonl", "-o", name, cwd=tmp_path)[0] == 0
+    code, said = fastrec("export", b"c\xff", "-o", b"t\xff", cwd=tmp_path)
+    assert code == 0, said
+    file = tmp_path / os.fsdecode(b"t\xff/data/part-00000.parquet")
+    assert pq.read_table(pa.BufferReader(file.read_bytes())).num_rows == len(lines_of("a"))
+    query = "select distinct corpus from answers order by 1"
+    code, said = fastrec("sql", b"c\xff", "c", query, "-o", b"t\xff/r.parquet", cwd=tmp_path)
+    assert code == 0, said
+    table = pq.read_table(pa.BufferReader((file.parents[1] / "r.parquet").read_bytes()))
+    assert table["corpus"].to_pylist() == ["c", r"c\xff"]
+
+
 @pytest.mark.parametrize("name", ["r" * 255, "ü" * 127], ids=["ascii", "two bytes a character"])
 def test_longest_file_name(name: str, tmp_path: Path) -> None:
     """A file may have the longest name that the file system allows.

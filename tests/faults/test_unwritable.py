@@ -223,7 +223,7 @@ def test_files_beside_a_corpus_on_a_file_system_that_is_full(tmp_path: Path) -> 
         echo before > small/subset.txt
         head -c 60k /dev/zero > small/filler 2> /dev/null
         head -c 60k /dev/zero > small/more 2> /dev/null
-        {program} items corpus --subset 40 -o small/subset.txt > /dev/null; echo items $?
+        {program} items corpus --subset 40 -o small/subset.txt --overwrite > /dev/null; echo items $?
         {program} corrected corpus --propose 400 -o small/lines.jsonl > /dev/null; echo corrected $?
         {program} export corpus -o small/out --format matrix; echo export $?
         ls small; cat small/subset.txt

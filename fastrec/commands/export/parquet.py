@@ -18,6 +18,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import accumulate, chain
@@ -322,4 +323,5 @@ def open_writer(path: str, schema: Schema) -> pq.ParquetWriter:
     # only what is new.
     if "use_content_defined_chunking" in inspect.signature(pq.ParquetWriter).parameters:
         settings["use_content_defined_chunking"] = True
-    return pq.ParquetWriter(path, table_schema(schema), compression="zstd", **settings)
+    file = pa.OSFile(os.fsencode(path), "wb")  # as text, only a path in UTF-8 is accepted
+    return pq.ParquetWriter(file, table_schema(schema), compression="zstd", **settings)

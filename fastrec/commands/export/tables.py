@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from fastrec.answers.selection import Selection, select
 from fastrec.engine import check_jobs
-from fastrec.errors import FastrecError, UsageError, need, shown
+from fastrec.errors import FastrecError, UsageError, need, shown, utf8
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
@@ -171,7 +171,7 @@ def _names(paths: Sequence[str]) -> dict[str, str]:
     for path in paths:
         if path.rstrip("/") in [name.rstrip("/") for name in names]:
             raise UsageError(f"{shown(path)} is given twice")
-        name = Path(path.rstrip("/")).name or path
+        name = utf8(Path(path.rstrip("/")).name or path)
         numbered = (f"{name} {number}" for number in count(2))
         names[path] = next(
             candidate for candidate in chain([name], numbered) if candidate not in names.values()
@@ -301,7 +301,8 @@ def write_result(result: Result, path: str) -> None:
     from fastrec.commands.export.parquet import write_groups  # noqa: PLC0415 - needs pyarrow
 
     try:
-        with pq.ParquetWriter(path, result.schema, compression="zstd") as writer:
+        file = pa.OSFile(os.fsencode(path), "wb")  # as in `open_writer`
+        with pq.ParquetWriter(file, result.schema, compression="zstd") as writer:
             batches = ((batch, batch.nbytes) for batch in result.batches)
             write_groups(writer, batches)
     except pa.ArrowNotImplementedError as exc:
