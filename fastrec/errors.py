@@ -153,6 +153,15 @@ def naming(path: str) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def writing(path: str, kind: str = "") -> Iterator[None]:
+    """Turn an operating system error into one that says which file cannot be written."""
+    try:
+        yield
+    except OSError as exc:
+        raise FastrecError(f"{kind}{shown(path)} cannot be written: {exc.strerror or exc}") from exc
+
+
 # Where something is wrong, if it is known.
 _PLACES = {"offset": " at byte {:,}", "line": ", line {}"}
 

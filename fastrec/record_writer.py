@@ -155,9 +155,6 @@ class Writer:
             error=error,
             metadata=_texts(metadata),
         )
-        for name, value in (record | record["input"]).items():
-            if isinstance(value, bytes):  # the encoder would make Base64 of it
-                raise UsageError(f"{name} must be text, not {value!r}")
         line = spelled(record)
         with self._lock:
             self._append(line, str(sample_id), metric or "")
@@ -275,6 +272,9 @@ class Writer:
 
 
 def _given(**fields: Any) -> JsonObject:
+    for name, value in fields.items():
+        if isinstance(value, bytes):  # the encoder would make Base64 of it
+            raise UsageError(f"{name} must be text, not {value!r}")
     return without_nulls(fields)
 
 

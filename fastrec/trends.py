@@ -34,7 +34,7 @@ from fastrec.answers.records import ERROR, RIGHT, ScopeRecords, name_of_split
 from fastrec.answers.selection import Groups, Selection, select_same_bins
 from fastrec.answers.table import Scope
 from fastrec.answers.values import value_rows
-from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest
+from fastrec.corpus.manifest import MANIFEST, is_corpus, is_refused, read_manifest
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.filters import AnyPath, Filters
 from fastrec.notebook import Rows, Tabular, flat
@@ -226,7 +226,7 @@ def find_corpora(paths: Sequence[AnyPath]) -> tuple[list[tuple[str, AnyPath]], l
     notices = []
     for place in paths:
         path = os.fspath(place)
-        if storage_of(path).exists(join(path, MANIFEST)):
+        if is_corpus(path):
             places.append(place)
         else:
             inside, refused = _inside(path)
@@ -256,7 +256,7 @@ def _inside(directory: str) -> tuple[list[str], list[str]]:
     # In an object store, these are all objects below it.
     below = len(join(directory, ""))
     places = {path[:below] + path[below:].partition("/")[0] for path in storage.files_in(directory)}
-    corpora = {place for place in places if storage.exists(join(place, MANIFEST))}
+    corpora = set(filter(is_corpus, places))
     refused = {corpus for corpus in corpora if is_refused(storage.read_all(join(corpus, MANIFEST)))}
     published = sorted(corpora - refused, key=_natural)
     if not published and not refused:

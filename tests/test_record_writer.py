@@ -160,9 +160,9 @@ def test_values_that_are_no_json_are_refused(tmp_path: Path) -> None:
 
 def test_bytes_are_no_text(tmp_path: Path) -> None:
     """They would become Base64, which no other record of the sample has."""
-    given = {"sample_id": "1", **ASKED, "output": "4", "score": 1}
+    given: dict[str, Any] = {"sample_id": "1", **ASKED, "output": "4", "score": 1}
     with writer(tmp_path) as run:
-        for field in ("sample_id", "metric", "input"):
+        for field in ("sample_id", "metric", "input", "reference", "output"):
             with pytest.raises(UsageError, match=r"must be text, not b'x'"):
                 run.add(**{**given, field: b"x"})
         run.add(**given)

@@ -378,8 +378,7 @@ def _scored(task: _Task, scorer: Scorer, line: bytes, scores: _Scores) -> bytes:
     names = (record["evaluation_name"], rule.name, record["model_id"])
     counts = scores.models[names]
     references = _texts(record, "reference")
-    place = _place_of(record, task.references)
-    if place:
+    if place := _place_of(record, task.references):
         scores.used.add(place)
         references = task.references[place] or references
     error = record.get("error")

@@ -79,11 +79,11 @@ def show(
     queries = [query for _, query in scopes]
     rows = _find(index, str(question), queries, chosen)
     most = current_limits().shown_answers
-    questions = []
+    shown = []
     for evaluation, name in dict.fromkeys((row.evaluation_name, row.name) for row in rows):
         of_evaluation = [query for query in queries if query.evaluation_name == evaluation]
-        questions.append(read_question(index, of_evaluation, name, chosen, most=most))
-    shown = [question for question in questions if question]
+        if shown_question := read_question(index, of_evaluation, name, chosen, most=most):
+            shown.append(shown_question)
     if not shown:
         raise UsageError(f"the filters leave out all answers to the question {question!r}")
     return Shown(shown)

@@ -28,13 +28,12 @@ from fastrec.answers.question_table import QuestionTable, results_by_name
 from fastrec.answers.ranks import add_cluster_errors, add_ranks
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.values import reduce_repeats
-from fastrec.corpus.manifest import MANIFEST
+from fastrec.corpus.manifest import is_corpus
 from fastrec.errors import BadShardsError, FastrecError, UsageError, check_choice, counted
 from fastrec.filters import FilterArguments, Strings, make_filters
 from fastrec.parameters import CORES, OUTCOMES, AnyPath, Notice, Paths
 from fastrec.progress import Progress
 from fastrec.statistics.repeats import MEAN, RepeatsAs, parse_series
-from fastrec.storage import join, storage_of
 from fastrec.summary.document import EvaluationSummary
 from fastrec.summary.present_choice import Chosen, choose
 from fastrec.summary.present_ranking import (
@@ -210,7 +209,7 @@ def _corpus_of(
 ) -> AnyPath:
     """A published corpus as it is given; shards are normalized into a temporary one."""
     paths = [os.fspath(name) for name in names]
-    if len(paths) == 1 and storage_of(paths[0]).exists(join(paths[0], MANIFEST)):
+    if len(paths) == 1 and is_corpus(paths[0]):
         return names[0]
     # Only shards have to be normalized; a corpus is asked much sooner without these modules.
     from fastrec.normalize.inputs import find_records  # noqa: PLC0415

@@ -16,7 +16,7 @@ The log has every finding, except that a line lists at most a hundred errors.
 import os
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 from fastrec.corpus.scan import run_in_order
 from fastrec.engine import check_jobs, jobs_for
-from fastrec.errors import FastrecError, ShardError, UsageError, check_choice, naming, shown, utf8
+from fastrec.errors import ShardError, UsageError, check_choice, naming, shown, utf8, writing
 from fastrec.filters import Strings, field_names
 from fastrec.json_documents import CountsByName, sorted_counts
 from fastrec.judge.batch import Batch
@@ -216,7 +216,7 @@ class _FindingLog:
     """
 
     def __init__(self, path: str, shards: Iterable[Shard]) -> None:
-        self._path = path
+        self._writing = partial(writing, path, "the log ")
         if os.path.exists(path):
             for shard in shards:
                 # Opening it would empty it.
@@ -238,15 +238,6 @@ class _FindingLog:
                 with Path(path).open("rb") as lines, self._writing():
                     self._file.writelines(_renumbered(lines, line_base) if line_base else lines)
             Path(path).unlink()
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as exc:
-            raise FastrecError(
-                f"the log {shown(self._path)} cannot be written: {exc.strerror}"
-            ) from exc
 
 
 def _renumbered(lines: Iterable[bytes], line_base: int) -> Iterator[bytes]:

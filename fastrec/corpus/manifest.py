@@ -239,6 +239,11 @@ SUMMARY = "summary.json"
 _ADVICE = "A corpus is a directory that `fastrec normalize SHARDS -o CORPUS` has written."
 
 
+def is_corpus(path: str) -> bool:
+    """Whether there is a manifest."""
+    return storage_of(path).exists(join(path, MANIFEST))
+
+
 def read_manifest(corpus: AnyPath) -> Manifest:
     """Read the manifest of a corpus.
 

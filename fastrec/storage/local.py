@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from fastrec.errors import FastrecError, UsageError, naming, shown
+from fastrec.errors import UsageError, naming, shown, writing
 from fastrec.storage.base import NewFile, Reader, check_size, read_at
 
 _READ_ONLY = os.O_RDONLY | os.O_CLOEXEC
@@ -281,7 +281,5 @@ def write_file(path: str, data: bytes) -> None:
     Raises:
         FastrecError: It cannot be written.
     """
-    try:
+    with writing(path):
         LOCAL.write_all(os.path.realpath(path), data)
-    except OSError as exc:
-        raise FastrecError(f"{shown(path)} cannot be written: {exc.strerror}") from exc

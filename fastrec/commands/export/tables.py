@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from fastrec.answers.selection import Selection, select
 from fastrec.engine import check_jobs
-from fastrec.errors import FastrecError, UsageError, need, shown, utf8
+from fastrec.errors import UsageError, need, shown, utf8, writing
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
@@ -326,9 +326,8 @@ def replacing(path: str) -> Iterator[str]:
         return
     temporary = target.with_name(f"{target.name[:60]}.{secrets.token_hex(4)}")
     try:
-        yield str(temporary)
-        temporary.replace(target)
-    except OSError as exc:
-        raise FastrecError(f"{shown(path)} cannot be written: {exc.strerror or exc}") from exc
+        with writing(path):
+            yield str(temporary)
+            temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)

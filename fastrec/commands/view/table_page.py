@@ -103,7 +103,7 @@ def table_page(
         fields=index.fields,
         sizes=(PAGE_SIZE, LARGEST_PAGE),
         keys=keys[:_MOST_KEYS],
-        condition=_condition,
+        condition=exact_condition,
         rows=[
             (row, score if scope.graded else percent(row.share))
             for row, score in zip(page.rows, scores, strict=True)
@@ -122,7 +122,3 @@ def metric_links(index: QuestionTable, query: Query, address: Callable[[str | No
         for scope in index.scopes
         if scope.evaluation_name == query.evaluation_name
     ]
-
-
-def _condition(key: str, value: str) -> str:
-    return exact_condition(("metadata", key), value)
