@@ -37,8 +37,12 @@ def store(tmp_path: Path) -> Faults:
 
 
 def refusing(request: str) -> Callable[[str], None]:
+    """Refuse the first such request."""
+    left = [request]
+
     def before(sent: str) -> None:
-        if sent == request:
+        if sent in left:
+            left.clear()
             raise refused(403, "AccessDenied", errno.EACCES)
 
     return before
