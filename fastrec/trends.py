@@ -505,6 +505,6 @@ def _mismatches(corpora: Sequence[_Corpus]) -> Iterator[str]:
         if old.hashes != new.hashes:
             yield (
                 f"{old.name} has {old.hashes}, {new.name} has {new.hashes}: their questions "
-                "cannot be "
-                "matched, so nothing is compared"
+                "cannot be matched, so nothing is compared (`normalize` with `--schema` and "
+                "`--hash-algorithm` makes them alike)"
             )

@@ -221,7 +221,9 @@ def power_text(differences: Sequence[tuple[float | None, float | None, int | Non
     """
     least = sorted(smallest for smallest, _, _ in differences if smallest)
     ends = dict.fromkeys(f"{end:.3g}" for end in (*least[:1], *least[-1:]))
-    text = f"{' to '.join(ends)} points" if ends else "no difference"
+    found = "too few questions differ to tell what is detected"
+    if ends:
+        found = f"detects {' to '.join(ends)} points"
     needs = sorted(
         (abs(observed), needed) for _, observed, needed in differences if observed and needed
     )
@@ -229,7 +231,7 @@ def power_text(differences: Sequence[tuple[float | None, float | None, int | Non
         f"{size:.3g} takes {number:,}" for size, number in dict.fromkeys([*needs[:1], *needs[-1:]])
     ]
     named[:1] = [f"; to detect {phrase} questions" for phrase in named[:1]]
-    return f"detects {text} with 80% power at p < 0.05{', '.join(named)}"
+    return f"{found} with 80% power at p < 0.05{', '.join(named)}"
 
 
 def by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:

@@ -177,10 +177,8 @@ class Leaderboard(Tabular):
     def _about(self, model: BoardModel) -> str:
         if number := sum(bool(cell and cell.counts) for cell in model.cells):
             return f"with {number:,} of {counted(self.evaluations, 'evaluation')}"
-        return (
-            f"without answers to {self.min_coverage:g}% of the questions of any evaluation: "
-            "not ranked"
-        )
+        share = f"{self.min_coverage:g}% of " if self.min_coverage else ""
+        return f"without answers to {share}the questions of any evaluation: not ranked"
 
     def notes(self) -> list[str]:
         """What the numbers are, in a few lines."""

@@ -41,8 +41,8 @@ _ABOUT = (
     "A dot is the accuracy of a model, or its mean score where scores are other than 0 and 1; the "
     "line through it is its 95% interval, over questions. Models whose lines overlap may differ by "
     "chance only. Two models agree on a question if both are right or both are wrong; similar "
-    "models are neighbours. In plots of results against something, best is at the top left; "
-    "filled: no other model is better in both."
+    "models are neighbours. In plots of results against something, the scale across is "
+    "logarithmic, and best is at the top left; filled: no other model is better in both."
 )
 _MOST_DOTS = 25  # results of a dot plot
 _BINS = 20  # of a histogram
@@ -229,10 +229,14 @@ def _pictures(
         dots_picture(f"{measure} of models, with 95% intervals", results, shares=shares),
         agreement_picture(index, query, list(results)),
         difficulty_picture(index, query),
-        against("the mean length of an answer", extra["characters"], "{:,.0f} characters".format),
+        against("the mean length of an answer", extra["characters"], _characters),
         against("median latency", latencies, latency_text),
         against("the cost of an answer", extra["cost"], cost_text),
     ]
+
+
+def _characters(length: float) -> str:
+    return counted(round(length), "character")
 
 
 def mean_lengths_of(index: QuestionTable, query: Query) -> dict[str, float]:

@@ -29,7 +29,7 @@ from fastrec.cli.console import (
 )
 from fastrec.cli.options import command
 from fastrec.cli.output import print_answer, run_reading
-from fastrec.cli.tables import table_lines, table_of
+from fastrec.cli.tables import more_rows, table_lines, table_of
 from fastrec.errors import FastrecError, counted, listed
 from fastrec.wording import (
     NONE,
@@ -519,7 +519,8 @@ def _print_remarks(result: Comparison) -> None:
     for line in explanations + cluster_in_words(result.cluster):
         say("{:dim}", f"  {line}")
     totals = [scope for scope in result.evaluations if scope.group is None]
-    for scope in [scope for scope in totals if scope.questions][:_MOST_POWERS]:
+    compared = [scope for scope in totals if scope.questions]
+    for scope in compared[:_MOST_POWERS]:
         observed = _points(scope, scope.difference)
         power = power_text([(_points(scope, scope.detectable), observed, scope.questions_needed)])
         say("  {}: {power}", _title(scope), power=power)
@@ -527,6 +528,8 @@ def _print_remarks(result: Comparison) -> None:
             text = "    the chance to find a difference of {detect:g} points is {chance:.0%}"
             text += "[?; for 80% it takes {detect_needed:question}]"
             say(text, scope, detect=result.detect)
+    for line in more_rows(len(compared) - _MOST_POWERS, "evaluation", "--format json"):
+        click.echo(f"  {line}")
     only_a, only_b = (sum(map(attrgetter(name), totals)) for name in ("only_a", "only_b"))
     if only_a or only_b:
         text = "  not compared: {a:question} that only A has answered, {b:,} only B"

@@ -79,6 +79,7 @@ def import_logs(
     """
     from fastrec.commands.import_logs import guess_columns
     from fastrec.commands.import_logs import import_logs as run
+    from fastrec.commands.import_logs.discover import RECORDS
 
     if guess:
         lines = guess_columns(paths, options["output"] or "records")
@@ -102,13 +103,11 @@ def import_logs(
         else:
             for kind, files in result.skipped_files.items():
                 named = listed(map(shown, files), len(files) if verbose else _EXAMPLES)
-                step = ""
-                if "record" in kind:
-                    step = f"; for them: fastrec normalize {arguments(paths)} -o corpus"
-                print_notice(f"{counted(files, 'file')} skipped, {kind}: {named}{step}")
+                print_notice(f"{counted(files, 'file')} skipped, {kind}: {named}")
             _print_account(result)
             if result.logs:
-                click.echo(f"next: fastrec normalize {arguments([options['output']])} -o corpus")
+                inputs = [options["output"], *(paths if RECORDS in result.skipped_files else ())]
+                click.echo(f"next: fastrec normalize {arguments(inputs)} -o corpus")
     if result.bad_logs and (not skip_bad_logs or not result.logs):
         raise Exit(3)
     if strict and any(log.disagreements for log in result.logs):

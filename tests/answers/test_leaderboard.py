@@ -389,3 +389,13 @@ def test_too_many_evaluations_are_refused(corpus):
         board = implementation.make_leaderboard(index, most=24)  # a page shows what fits
     assert [one.title for one in board.evaluations] == ["A", "C"]
     assert board.left_out == 1
+
+
+def test_models_without_answers_are_named_so(tmp_path: Path) -> None:
+    """Also where any number of answers is enough for a rank."""
+    records = [record("m1", 1, 1.0), record("m2", 1, 0.0) | {"error": "no connection"}]
+    corpus = make_corpus(tmp_path, records)
+    title = "1 model without answers to {}the questions of any evaluation: not ranked"
+    for least, share in (("50", "50% of "), ("0", "")):
+        done = CliRunner().invoke(cli, ["leaderboard", str(corpus), "--min-coverage", least])
+        assert title.format(share) in done.output

@@ -245,8 +245,8 @@ def test_the_text(tmp_path: Path) -> None:
         "  sums                3  100.0%  33.3%  +66.67     2       0     1  0.5000      0.5000",
         "  p: exact McNemar test; wins: A is better",
         (
-            "  sums: detects no difference with 80% power at p < 0.05; to detect 66.7 takes 11 "
-            "questions"
+            "  sums: too few questions differ to tell what is detected with 80% power at p < 0.05; "
+            "to detect 66.7 takes 11 questions"
         ),
         "  not compared: 1 evaluation without records of both models: talk",
         "",
@@ -297,3 +297,13 @@ def test_the_chance_to_detect_a_difference(corpus: Path) -> None:
     text = run_here("compare", corpus, first, second, "--detect", "40").stdout.decode()
     assert "the chance to find a difference of 40 points is " in text
     assert run_here("compare", corpus, first, second, "--detect", "0").returncode == 2
+
+
+def test_evaluations_beyond_the_first_are_counted(tmp_path: Path) -> None:
+    """Five say what they detect; the text counts the others."""
+    records = [
+        answer(evaluation, "1 + 1?", model, 1) for evaluation in "abcdefg" for model in ("x", "y")
+    ]
+    text = run(make_corpus(tmp_path, records), "x", "y").stdout.decode()
+    assert text.count("too few questions differ to tell what is detected") == 5
+    assert "  … and 2 more evaluations; --format json lists all\n" in text

@@ -670,5 +670,5 @@ def test_no_harness_takes_the_logs_of_another(tmp_path: Path) -> None:
     assert sorted(log.harness for log in result.logs) == sorted(name for name, _ in HOSTILE)
     counts = fastrec.normalize(tmp_path / "records", tmp_path / "corpus").line_counts
     assert (counts.kept, counts.rejected) == (len(records), 0)
-    with pytest.raises(UsageError, match="these are records already"):
+    with pytest.raises(UsageError, match="but 7 shards of records"):
         imported(tmp_path / "again", tmp_path / "records")

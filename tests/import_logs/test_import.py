@@ -300,7 +300,8 @@ def test_records_are_no_logs(logs: Path, tmp_path: Path) -> None:
     for shards in (tmp_path / "records", ROOT / "corpora" / "demo"):
         done = run_command("import", shards, "-o", tmp_path / "again")
         assert done.returncode == 2
-        assert b"these are records already" in done.stderr
+        assert b"there are no logs of a known harness in " in done.stderr
+        assert b"shards of records\n" in done.stderr
         assert done.stderr.endswith(
             f"The next step is: fastrec normalize {shards} -o corpus\n".encode()
         )

@@ -29,11 +29,13 @@ def mixed(tmp_path: Path) -> Path:
 
 
 def test_import_names_what_it_skips(mixed: Path, tmp_path: Path) -> None:
-    """By kind with examples and the command for them; all of them with -v."""
+    """By kind with examples; all of them with -v. The next command reads the records, too."""
     done = run_command("import", mixed, "-o", tmp_path / "out")
     text = done.stderr.decode()
     assert f"note: 4 files skipped, record shards: {mixed}/records-0.jsonl.zst, " in text
-    assert f"and 1 more; for them: fastrec normalize {mixed} -o corpus" in text
+    assert "and 1 more\n" in text
+    next_command = f"next: fastrec normalize {tmp_path}/out {mixed} -o corpus\n"
+    assert done.stdout.decode().endswith(next_command)
     assert f"note: 1 file skipped, files of another kind: {mixed}/notes.txt\n" in text
     text = run_command("import", mixed, "-o", tmp_path / "out", "-v").stderr.decode()
     assert all(f"{mixed}/records-{number}.jsonl.zst" in text for number in range(4))
@@ -42,6 +44,16 @@ def test_import_names_what_it_skips(mixed: Path, tmp_path: Path) -> None:
         "record shards": 4,
         "files of another kind": 1,
     }
+
+
+def test_records_beside_other_logs_are_named(mixed: Path, tmp_path: Path) -> None:
+    """A directory without logs of the chosen harness is not said to have records only."""
+    done = run_command("import", mixed, "-o", tmp_path / "out", "--from", "promptfoo")
+    assert done.returncode == 2
+    assert (
+        f"error: there are no logs of promptfoo in {mixed}, but 4 shards of records\n"
+        in done.stderr.decode()
+    )
 
 
 def test_normalize_reads_the_records_alone(mixed: Path, tmp_path: Path) -> None:

@@ -61,13 +61,12 @@ def find_logs(
     order = {file.path: number for number, file in enumerate(files)}
     inputs.logs.sort(key=lambda log: min(order.get(file.path, len(order)) for file in log.files))
     if not inputs.logs and not inputs.bad:
-        named = listed(map(shown, paths))
-        if RECORDS in inputs.skipped:
+        looked = f"there are no logs of {kind} in {listed(map(shown, paths))}"
+        if records := inputs.skipped.get(RECORDS):
+            shards = counted(records, "shard")
             step = f"fastrec normalize {arguments(paths)} -o corpus"
-            raise UsageError(
-                f"these are records already, and no logs: {named}\nThe next step is: {step}"
-            )
-        looked = f"there are no logs of {kind} in {named}: looked at {counted(files, 'file')}"
+            raise UsageError(f"{looked}, but {shards} of records\nThe next step is: {step}")
+        looked += f": looked at {counted(files, 'file')}"
         if harness == "auto":
             read = "; tables need options that name their columns, which --guess proposes"
         else:
