@@ -251,12 +251,7 @@ def _by_scope(models: Iterable[Any], section: Callable[[str, list[Any]], Section
 
 def _calibration_section(title: str, models: Sequence[Calibration]) -> Section:
     ranked = sorted(models, key=lambda model: (model.ece is None, model.ece, model.model_id))
-    notes = [
-        "calibration error: mean distance of confidence and accuracy, over 10 bins of confidence"
-    ]
-    if any(model.left_out for model in models):
-        notes.append("left out: answers without a confidence on this scale")
-    return Section(title, counted(models, "model"), table_of("calibration", ranked), notes)
+    return Section(title, counted(models, "model"), table_of("calibration", ranked))
 
 
 @command()

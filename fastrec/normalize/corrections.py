@@ -286,7 +286,9 @@ def read_labels(file: GivenFile) -> dict[int, Label]:
         try:
             labels[number] = _decode_label(line)
         except (MsgspecError, ValueError, RecursionError) as exc:
-            raise UsageError(f"{file}, line {number:,} is not a label: {exc}") from exc
+            keys = ", ".join(Label.__struct_fields__)
+            message = f"{file}, line {number:,} is not a label: {exc}; labels have the keys {keys}"
+            raise UsageError(message) from exc
     return labels
 
 

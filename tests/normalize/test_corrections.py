@@ -183,7 +183,7 @@ def test_labels_have_the_names_after_a_map(tmp_path: Path) -> None:
         ),
         (
             '{"evaluation": "sums", "model": "a", "sample_id": 1, "scores": 1}',
-            "unknown field `scores`",
+            "unknown field `scores`; labels have the keys evaluation, model, question, sample_id, ",
         ),
         (None, "No such file"),
     ],
