@@ -593,6 +593,26 @@ def test_phone(open_page: Any) -> None:
     assert page.locator("#within").is_visible()
 
 
+def test_questions_have_room_beside_their_metadata(browser: Browser, tmp_path: Path) -> None:
+    """With four columns of metadata, whatever the width of the window."""
+    keys = ("subject", "subset", "level", "source")
+    records = [
+        record | {"metadata": {key: f"{key}_of_{record['sample_id']}" for key in keys}}
+        for record in plain_records()
+    ]
+    with serving(make_corpus(tmp_path, records)) as opened:
+        context = browser.new_context(java_script_enabled=False)
+        page = context.new_page()
+        for width in (710, 800, 990, 1010, 1190, 1210, 1280):
+            page.set_viewport_size({"width": width, "height": 800})
+            page.goto(f"{opened.address}questions?evaluation=sums")
+            question = page.locator(".questions tbody th").first
+            assert question.bounding_box()["width"] > 120, width
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+        assert page.locator(".questions thead .meta:visible").count() == len(keys)
+        context.close()
+
+
 def test_without_script(open_page: Any) -> None:
     """Everything but keys, themes and search within a page works."""
     page = open_page(java_script_enabled=False)
