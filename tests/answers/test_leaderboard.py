@@ -399,3 +399,20 @@ def test_models_without_answers_are_named_so(tmp_path: Path) -> None:
     for least, share in (("50", "50% of "), ("0", "")):
         done = CliRunner().invoke(cli, ["leaderboard", str(corpus), "--min-coverage", least])
         assert title.format(share) in done.output
+
+
+def test_a_report_shows_whole_tables_up_to_fifteen_models(tmp_path: Path) -> None:
+    """A small first table does not hide all others."""
+    evaluations = {"A": ["first", *"abc"], "B": ["first"], "C": [f"m{at}" for at in range(13)]}
+    records = [
+        record(model, 1, 1.0, evaluation_name=name)
+        for name, models in evaluations.items()
+        for model in models
+    ]
+    corpus = make_corpus(tmp_path, records)
+    fastrec.report(corpus, tmp_path / "report.html")
+    shown = (tmp_path / "report.html").read_text().partition("All 17 models")[0]
+    assert "The first 14 of 17 models." in shown
+    assert "1 model with 2 of 3 evaluations" in shown
+    assert "13 models with 1 of 3 evaluations" in shown
+    assert ">3 models with" not in shown

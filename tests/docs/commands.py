@@ -123,8 +123,8 @@ _GENERAL = {
     "143": r"terminated.*",
 }
 _EXIT_CODES = """\
-1 is also: there are no records. 2 is also: CORPUS is not a corpus, or a pattern, name or filter \
-matches nothing. Commands list what else a code means.
+`1` also means that there are no records, `2` that CORPUS is no corpus, or that a pattern, name or \
+filter matches nothing. Commands list what else a code means.
 """
 
 _HEAD = """\

@@ -281,11 +281,16 @@ def _page(
 
 
 def _leaderboard(board: Leaderboard) -> Html:
-    """Show the first models of the first table; all tables unfold."""
+    """Show the first tables, or the first models of a large one; all tables unfold."""
     first = None
     if len(board.models) > _FIRST_MODELS:
-        _, models_of_first = board.groups()[0]
-        first = replace(board, models=models_of_first[:_FIRST_MODELS])
+        (_, models_of_first), *others = board.groups()
+        shown = models_of_first[:_FIRST_MODELS]
+        for _, models in others:
+            if len(shown) + len(models) > _FIRST_MODELS:
+                break
+            shown += models
+        first = replace(board, models=shown)
     return section("board", board, first)
 
 
