@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _MOST_ROWS = 20
 _MOST_BAD = 20
 _EXAMPLES = 3
+_MAY_BE_TABLE = re.compile(r"\.(csv|tsv|json|jsonl|parquet)\b")
 _NUMBERS = 32  # columns that two numbers take at most, with the space between columns
 
 
@@ -79,7 +80,7 @@ def import_logs(
     """
     from fastrec.commands.import_logs import guess_columns
     from fastrec.commands.import_logs import import_logs as run
-    from fastrec.commands.import_logs.discover import RECORDS
+    from fastrec.commands.import_logs.discover import OTHERS, RECORDS
 
     if guess:
         lines = guess_columns(paths, options["output"] or "records")
@@ -103,7 +104,10 @@ def import_logs(
         else:
             for kind, files in result.skipped_files.items():
                 named = listed(map(shown, files), len(files) if verbose else _EXAMPLES)
-                print_notice(f"{counted(files, 'file')} skipped, {kind}: {named}")
+                step = ""
+                if kind == OTHERS and any(map(_MAY_BE_TABLE.search, files)):
+                    step = "; for a table among them: fastrec import FILE --guess"
+                print_notice(f"{counted(files, 'file')} skipped, {kind}: {named}{step}")
             _print_account(result)
             if result.logs:
                 inputs = [options["output"], *(paths if RECORDS in result.skipped_files else ())]

@@ -37,12 +37,14 @@ def test_import_names_what_it_skips(mixed: Path, tmp_path: Path) -> None:
     next_command = f"next: fastrec normalize {tmp_path}/out {mixed} -o corpus\n"
     assert done.stdout.decode().endswith(next_command)
     assert f"note: 1 file skipped, files of another kind: {mixed}/notes.txt\n" in text
+    (mixed / "table.csv").write_text("model,answer\n")
     text = run_command("import", mixed, "-o", tmp_path / "out", "-v").stderr.decode()
+    assert f"{mixed}/table.csv; for a table among them: fastrec import FILE --guess\n" in text
     assert all(f"{mixed}/records-{number}.jsonl.zst" in text for number in range(4))
     skipped = import_logs(mixed, tmp_path / "out").skipped_files
     assert {kind: len(paths) for kind, paths in skipped.items()} == {
         "record shards": 4,
-        "files of another kind": 1,
+        "files of another kind": 2,
     }
 
 

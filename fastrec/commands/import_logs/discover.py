@@ -24,6 +24,7 @@ from fastrec.sources.inputs import AnyFile
 from fastrec.storage import join, parent_of, storage_of
 
 RECORDS = "record shards"
+OTHERS = "files of another kind"
 
 
 class Found(Struct):
@@ -93,7 +94,7 @@ def _tell(names: Sequence[str], kind: str, file: AnyFile) -> tuple[str, FoundFil
     patterns = filter(None, (HARNESSES[name].log_name for name in names))
     has_name = any(re.search(pattern, path) for pattern in patterns)
     if not has_name and not file.is_named:
-        return "files of another kind"
+        return OTHERS
     if not file.size:
         return BadLog(path, "it is empty")
     if has_name:
