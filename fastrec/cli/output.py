@@ -31,6 +31,7 @@ from fastrec.cli.tables import (
     text_lines,
     with_units,
 )
+from fastrec.errors import listed
 
 _Result = TypeVar("_Result")
 _Row = dict[str, Any]
@@ -143,6 +144,6 @@ def print_answer(
             if sections or output_format != "text":
                 print_lines(_TABLES[output_format](sections, legends, asked().caption))
     if hidden_columns:
-        names = ", ".join(hidden_columns)
-        print_notice(f"the terminal is too narrow for these columns: {names}")
+        names = listed(hidden_columns)
+        print_notice(f"the terminal is too narrow for these columns: {names}; `| less -S` has all")
         hidden_columns.clear()

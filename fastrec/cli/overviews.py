@@ -94,9 +94,10 @@ def leaderboard(corpus: str, **options: Any) -> None:
 
 
 def _sections(board: Leaderboard, digits: int | None) -> Iterator[Section]:
+    hidden = ["wins", "mean rank", *reversed(board.positions())]
     for number, (title, models) in enumerate(board.groups(), 1):
         names, rows = board.table(models, digits)
-        table = make_table(names, rows, left=("model",), hidden=("wins", "mean rank"))
+        table = make_table(names, rows, left=("model",), hidden=hidden)
         yield Section(f"table {number}", title, table)
 
 

@@ -86,9 +86,22 @@ def test_diff_fits_into_a_terminal(corpus: Path) -> None:
     heads = [line.split() for line in lines if line.startswith("  model")]
     assert ["model", "new", "points", "adjusted", "p", "errors"] in heads
     assert any(
-        line.endswith("too narrow for these columns: better, worse, old, p, questions")
+        line.endswith(
+            "too narrow for these columns: better, worse, old, p, questions; `| less -S` has all"
+        )
         for line in lines
     )
+
+
+@needs_script
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_a_leaderboard_fits_into_a_terminal(corpus: Path, columns: int) -> None:
+    """The last evaluations are hidden; rank, model and mean never are."""
+    _, lines = shown(columns, "leaderboard", corpus)
+    assert max(len(line) for line in lines if line.startswith("  ")) <= columns
+    heads = [line.split()[:3] for line in lines if line.startswith("  rank")]
+    assert ["rank", "model", "mean"] in heads
+    assert any("too narrow for these columns: wins, mean rank, " in line for line in lines)
 
 
 UNSAFE = "a\x85\x9b31mb\u202ec\u2066d\u2028e\U000e0041f\u200b\x7f"
