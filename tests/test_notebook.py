@@ -190,6 +190,12 @@ def test_a_result_becomes_a_data_frame(name: str, path: Path, tmp_path: Path) ->
     assert f"<th>{columns[0]}</th>" in page or (name == "Leaderboard" and "<table" in page)
 
 
+def test_a_notebook_names_the_compared_models(path: Path) -> None:
+    a, b = fastrec.open(path).models[:2]
+    page = fastrec.compare(path, a, b)._repr_html_()
+    assert f"<p>a: {a}</p><p>b: {b}</p>" in page
+
+
 def test_no_rows_are_said(path: Path) -> None:
     assert "There are no rows" in fastrec.verify(path)._repr_html_()
     assert "There are no rows" not in fastrec.stats(path)._repr_html_()
