@@ -231,6 +231,8 @@ def test_all_that_is_missing_is_listed_at_once(tmp_path: Path) -> None:
     ]
     assert [word for word in wanted if word not in message] == []
     assert "(2 runs)" in message
+    # The paths above are those of aggregates, not of the file.
+    assert '[metrics."NAME"] and [models."NAME"]; docs/sharing.md has an example.\n' in message
     assert not (tmp_path / "store").exists()
 
 

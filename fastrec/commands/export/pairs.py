@@ -291,7 +291,9 @@ def _check(documents: Iterable[JsonObject]) -> list[str]:
         if (more := len(lines) - _MOST_PROBLEMS) > 0:
             lines[_MOST_PROBLEMS:] = [f"  and {more:,} more"]
         head = "the aggregates lack what no record says; give it in a file, --details details.toml:"
-        raise UsageError("\n".join([head, *lines]))
+        tables = '[source_metadata], [eval_library], [metrics."NAME"] and [models."NAME"]'
+        tail = f"Its tables are {tables}; docs/sharing.md has an example."
+        raise UsageError("\n".join([head, *lines, tail]))
     codes = [f"{code} ({counted(count, 'run')})" for code, count in sorted(warnings.items())]
     return [f"the data store may warn of {', '.join(codes)}"] if codes else []
 
