@@ -58,6 +58,21 @@ class Distinct(NamedTuple):
     first: Array  # by combination: the first record that has it
     place: Array  # by record: its combination
 
+    @property
+    def counts(self) -> Array:
+        """By combination: how many records have it."""
+        return count_of(self.place, len(self.first))
+
+    def count_of(self, records: Array) -> Array:
+        """By combination: how many of some records have it."""
+        return count_of(self.place[records], len(self.first))
+
+    def reduce(self, function: np.ufunc, values: Array) -> Array:
+        """By combination: what `np.minimum`, `np.bitwise_or` or the like makes of its values."""
+        reduced = values[self.first]
+        function.at(reduced, self.place, values)
+        return reduced
+
 
 def distinct_of(*columns: Array) -> Distinct:
     """Find the distinct combinations of codes, in order."""
@@ -85,8 +100,7 @@ def _size_of(codes: Array) -> int:
 
 def distinct_within(keys: Distinct, *others: Array) -> Array:
     """How many distinct combinations of other codes the records of each combination have."""
-    first = distinct_of(keys.place, *others).first
-    return count_of(keys.place[first], len(keys.first))
+    return keys.count_of(distinct_of(keys.place, *others).first)
 
 
 def split_records(keys: Distinct, samples: Array, *runs: Array) -> Array:
@@ -108,6 +122,11 @@ def by_code(codes: Array, values: Array) -> Iterator[tuple[int, list[Any]]]:
     starts = np.flatnonzero(np.diff(codes, prepend=-1)).tolist()
     for begin, end in pairwise([*starts, len(listed)]):
         yield int(codes[begin]), listed[begin:end]
+
+
+def rows_of(*columns: Array) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of columns, row by row."""
+    return zip(*map(np.ndarray.tolist, columns), strict=True)
 
 
 def used_codes(codes: Array) -> Array:

@@ -7,13 +7,20 @@ All sums are exact. What an array cannot hold stands apart in the columns, and i
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
-from fastrec.answers.codes import Array, by_code, count_of, distinct_of, distinct_within, order_of
+from fastrec.answers.codes import (
+    Array,
+    Distinct,
+    by_code,
+    distinct_of,
+    distinct_within,
+    order_of,
+    rows_of,
+)
 from fastrec.answers.records import ANSWERS, ERROR, RIGHT, Records, RecordsOfScopes
 from fastrec.answers.selection import Selection
 from fastrec.sorting.keys import encode_sample_id, encode_text, scope_of
@@ -43,131 +50,81 @@ def count_evaluations(selection: Selection, loader: RecordsOfScopes) -> list[Eva
 
 def count_run(records: Records) -> tuple[Tally, Census]:
     """Count some records: by scope and model, and the questions of each scope."""
-    groups = distinct_of(records.scope, records.model)
-    scopes = records.scope[groups.first].tolist()
-    of_models = records.model[groups.first].tolist()
     names = {number: scope_of(*records.selection.scopes[number]) for number in records.scopes}
     models = list(map(encode_text, records.models))
-    tallies = _Counting(records, groups.place, len(groups.first)).tallies()
+    groups = distinct_of(records.scope, records.model)
     tally = Tally()
-    for scope, model, of_model in zip(scopes, of_models, tallies, strict=True):
-        tally.models[names[scope], models[model]] = of_model
+    for record, of_model in zip(groups.first, _tallies(records, groups), strict=True):
+        name = names[records.scope[record]], models[records.model[record]]
+        tally.models[name] = of_model
     census = Census()
     for scope, questions in _questions(records, models).items():
         census.questions[names[scope]] = questions
     return tally, census
 
 
-class _Counting(Struct):
-    """Counts records by group."""
-
-    records: Records
-    groups: Array  # of each record
-    count: int
-
-    def tallies(self) -> Iterable[ModelTally]:
-        """The tally of each group."""
-        flag = self.records.flag
-        score = self.records.score
-        is_error = flag == ERROR
-        is_graded = ~is_error & (score != 0) & (score != 1)
-        counted = {
-            "records": np.ones(len(flag), dtype=np.bool_),
-            "correct": flag == RIGHT,
-            "errors": is_error,
-            "graded": is_graded,
-            "outside": is_graded & ((score < 0) | (score > 1)),
-            "with_tokens": self.records.gather("has_tokens") > 0,
-        }
-        fields: dict[str, Sequence[Any]] = {
-            name: self._number_of(mask) for name, mask in counted.items()
-        }
-        notes = np.zeros(self.count, dtype=np.uint8)
-        np.bitwise_or.at(notes, self.groups, self.records.gather("notes").astype(np.uint8))
-        fields["notes"] = notes.tolist()
-        for name in ("turns", "tool_calls", "input_tokens", "output_tokens", "total_tokens"):
-            fields[name] = self._sums(name)
-        fields["score"], fields["score_squared"] = self._score_sums(~is_error)
-        fields["error_score"], fields["error_score_squared"] = self._score_sums(is_error)
-        fields["latency"] = self._latencies()
-        fields["first"], fields["last"] = self._ends()
-        for values in zip(*fields.values(), strict=True):
-            yield ModelTally(**dict(zip(fields, values, strict=True)))
-
-    def _number_of(self, mask: Array) -> list[int]:
-        return list(count_of(self.groups[mask], self.count).tolist())
-
-    def _sums(self, name: str) -> list[int]:
-        """The sum of the numbers of each group.
-
-        The halves of 64-bit integers are added up apart, so that it is exact.
-        """
-        numbers = self.records.gather(name)
-        wide = numbers.astype(np.uint64)
-        totals = [0] * self.count
-        for half, shift in ((wide & np.uint64(0xFFFFFFFF), 0), (wide >> np.uint64(32), 32)):
-            sums = np.bincount(self.groups, half.astype(np.float64), self.count)
-            for group, total in enumerate(sums.tolist()):
-                totals[group] += int(total) << shift
-        for place, value in self.records.exact(name).items():
-            totals[int(self.groups[place])] += value - int(numbers[place])
-        return totals
-
-    def _score_sums(self, mask: Array) -> tuple[list[int], list[int]]:
-        """The sums of the scores of each group, and of their squares, in some of the records."""
-        score = self.records.score
-        exact = self.records.exact("score")
-        is_double = mask & (score != 0) & (score != 1)
-        is_double[list(exact)] = False
-        sums, squares = _sums_of_doubles(self.groups[is_double], score[is_double], self.count)
-        for group, number in enumerate(self._number_of(mask & (score == 1))):
-            sums[group] += number << UNIT_BITS
-            squares[group] += number << 2 * UNIT_BITS
-        for place, value in exact.items():
-            if mask[place]:
-                group = int(self.groups[place])
-                sums[group] += value << UNIT_BITS
-                squares[group] += value**2 << 2 * UNIT_BITS
-        return sums, squares
-
-    def _latencies(self) -> list[Counter[int]]:
-        """The number of records of each group by latency bucket (`rows.bucket_of`)."""
-        latencies = self.records.gather("latency_ms")
-        exact = self.records.exact("latency_ms")
-        known = ~np.isnan(latencies)
-        known[list(exact)] = False
-        values = latencies[known]
-        mantissa, exponent = np.frexp(values)
-        steps = ((mantissa - 0.5) * 2 * BUCKETS_PER_POWER).astype(np.int64)
-        buckets = (exponent.astype(np.int64) + FIRST_EXPONENT) * BUCKETS_PER_POWER + steps
-        buckets[values == 0] = 0
-        groups = self.groups[known]
-        first, place = distinct_of(groups, buckets)
-        by_group: list[Counter[int]] = [Counter() for _ in range(self.count)]
-        columns = groups[first], buckets[first], count_of(place, len(first))
-        for group, bucket, number in zip(*map(np.ndarray.tolist, columns), strict=True):
-            by_group[group][bucket] = number
-        for at, value in exact.items():
-            by_group[int(self.groups[at])][bucket_of(value)] += 1
-        return by_group
-
-    def _ends(self) -> tuple[list[bytes], list[bytes]]:
-        """The lowest and the highest sample_id of each group, encoded as in sort keys."""
-        codes, sample_ids = self.records.sample_ids
-        encoded = list(map(encode_sample_id, sample_ids))
-        order, ranks = order_of(encoded)
-        of_record = ranks[codes]
-        lowest = np.full(self.count, len(order))
-        np.minimum.at(lowest, self.groups, of_record)
-        highest = np.zeros(self.count, dtype=np.int64)
-        np.maximum.at(highest, self.groups, of_record)
-        first, last = (
-            [encoded[order[rank]] for rank in ends.tolist()] for ends in (lowest, highest)
-        )
-        return first, last
+def _tallies(records: Records, groups: Distinct) -> Iterator[ModelTally]:
+    """The tally of each group of records."""
+    score = records.score
+    is_error = records.flag == ERROR
+    is_graded = ~is_error & (score != 0) & (score != 1)
+    masks = {
+        "records": records.flag > 0,  # all of them
+        "correct": records.flag == RIGHT,
+        "errors": is_error,
+        "graded": is_graded,
+        "outside": is_graded & ((score < 0) | (score > 1)),
+        "with_tokens": records.gather("has_tokens") > 0,
+    }
+    fields: dict[str, Sequence[Any]] = {
+        name: groups.count_of(mask).tolist() for name, mask in masks.items()
+    }
+    fields["notes"] = groups.reduce(np.bitwise_or, records.gather("notes")).tolist()
+    for name in ("turns", "tool_calls", "input_tokens", "output_tokens", "total_tokens"):
+        fields[name] = _sums(records, groups, name)
+    fields["score"], fields["score_squared"] = _score_sums(records, groups, ~is_error)
+    fields["error_score"], fields["error_score_squared"] = _score_sums(records, groups, is_error)
+    fields["latency"] = _latencies(records, groups)
+    fields["first"], fields["last"] = _ends(records, groups)
+    for values in zip(*fields.values(), strict=True):
+        yield ModelTally(**dict(zip(fields, values, strict=True)))
 
 
-def _sums_of_doubles(groups: Array, values: Array, count: int) -> tuple[list[int], list[int]]:
+def _sums(records: Records, groups: Distinct, name: str) -> list[int]:
+    """The sum of the numbers of each group.
+
+    The halves of 64-bit integers are added up apart, so that it is exact.
+    """
+    numbers = records.gather(name)
+    wide = numbers.astype(np.uint64)
+    halves = (wide & np.uint64(0xFFFFFFFF), wide >> np.uint64(32))
+    low, high = (np.bincount(groups.place, half, len(groups.first)).tolist() for half in halves)
+    totals = [int(units) + (int(above) << 32) for units, above in zip(low, high, strict=True)]
+    for place, value in records.exact(name).items():
+        totals[groups.place[place]] += value - int(numbers[place])
+    return totals
+
+
+def _score_sums(records: Records, groups: Distinct, mask: Array) -> tuple[list[int], list[int]]:
+    """The sums of the scores of each group, and of their squares, in some of the records."""
+    score = records.score
+    integers = records.exact("score")
+    # Most scores are 0 or 1, and the others take much longer to add up.
+    is_double = mask & (score != 0) & (score != 1)
+    is_double[list(integers)] = False
+    places = groups.place[is_double]
+    sums, squares = sums_of_doubles(places, score[is_double], len(groups.first))
+    for group, number in enumerate(groups.count_of(mask & (score == 1)).tolist()):
+        sums[group] += number << UNIT_BITS
+        squares[group] += number << 2 * UNIT_BITS
+    for place, value in integers.items():
+        if mask[place]:
+            sums[groups.place[place]] += value << UNIT_BITS
+            squares[groups.place[place]] += value**2 << 2 * UNIT_BITS
+    return sums, squares
+
+
+def sums_of_doubles(groups: Array, values: Array, count: int) -> tuple[list[int], list[int]]:
     """The sums of the doubles of each group, and of their squares, in units as in a `ModelTally`.
 
     They are added up as integers: mantissas, each shifted by its exponent.
@@ -183,33 +140,60 @@ def _sums_of_doubles(groups: Array, values: Array, count: int) -> tuple[list[int
     return list(sums << shift), list(squares << 2 * shift)
 
 
+def _latencies(records: Records, groups: Distinct) -> list[Counter[int]]:
+    """The number of records of each group by latency bucket (`rows.bucket_of`)."""
+    latencies = records.gather("latency_ms")
+    integers = records.exact("latency_ms")
+    is_known = ~np.isnan(latencies)
+    is_known[list(integers)] = False
+    mantissa, exponent = np.frexp(latencies[is_known])
+    steps = ((mantissa - 0.5) * 2 * BUCKETS_PER_POWER).astype(np.int64)
+    buckets = (exponent.astype(np.int64) + FIRST_EXPONENT) * BUCKETS_PER_POWER + steps
+    buckets[mantissa == 0] = 0
+    group = groups.place[is_known]
+    same = distinct_of(group, buckets)
+    by_group: list[Counter[int]] = [Counter() for _ in groups.first]
+    for number, bucket, count in rows_of(group[same.first], buckets[same.first], same.counts):
+        by_group[number][bucket] = count
+    for place, value in integers.items():
+        by_group[groups.place[place]][bucket_of(value)] += 1
+    return by_group
+
+
+def _ends(records: Records, groups: Distinct) -> Iterator[list[bytes]]:
+    """The lowest and the highest sample_id of each group, encoded as in sort keys."""
+    codes, sample_ids = records.sample_ids
+    encoded = list(map(encode_sample_id, sample_ids))
+    order, ranks = order_of(encoded)
+    for function in (np.minimum, np.maximum):
+        ends = groups.reduce(function, ranks[codes])
+        yield [encoded[order[rank]] for rank in ends]
+
+
 def _questions(records: Records, models: Sequence[bytes]) -> dict[int, QuestionCounts]:
     """Count the questions of each scope."""
     by_scope = {scope: QuestionCounts() for scope in records.scopes}
     scope = records.scope
     sample_id = records.sample_ids.codes
-    is_split = records.split_hashes
-    split = scope[is_split]
+    split = np.flatnonzero(records.split_hashes)
     counted = {
         "hashes_with_many_ids": _several(scope, records.hash, sample_id),
         "ids_with_many_hashes": _several(scope, sample_id, records.hash),
-        "split_hashes": split[distinct_of(split, records.hash[is_split]).first],
+        "split_hashes": scope[split[distinct_of(scope[split], records.hash[split]).first]],
     }
     for name, scopes in counted.items():
         for code, number in Counter(scopes.tolist()).items():
             setattr(by_scope[code], name, number)
     cells = distinct_of(records.question, records.model)
+    has_answers = cells.count_of(records.flag & ANSWERS > 0) > 0
     questions = distinct_of(records.question[cells.first])
-    is_answer = records.flag & ANSWERS > 0
-    has_answers = count_of(cells.place[is_answer], len(cells.first)) > 0
-    count = len(questions.first)
-    having = count_of(questions.place, count)
-    answering = count_of(questions.place[has_answers], count)
-    for code, places in by_code(scope[cells.first][questions.first], np.arange(count)):
+    answering = questions.count_of(has_answers)
+    of_questions = scope[cells.first[questions.first]]
+    for code, places in by_code(of_questions, np.arange(len(of_questions))):
         by_scope[code].questions = len(places)
-        by_scope[code].by_models = Counter(having[places].tolist())
+        by_scope[code].by_models = Counter(questions.counts[places].tolist())
         by_scope[code].by_answering = Counter(answering[places].tolist())
-    _add_repeats(records, cells.place, by_scope, models)
+    _add_repeats(records, cells, by_scope, models)
     return by_scope
 
 
@@ -220,21 +204,23 @@ def _several(scope: Array, keys: Array, others: Array) -> Array:
 
 
 def _add_repeats(
-    records: Records, cells: Array, by_scope: dict[int, QuestionCounts], models: Sequence[bytes]
+    records: Records,
+    cells: Distinct,
+    by_scope: dict[int, QuestionCounts],
+    models: Sequence[bytes],
 ) -> None:
-    """Add the questions that a model has several records of, given the cell of each record."""
-    repeated = np.flatnonzero(np.bincount(cells)[cells] > 1)
+    """Add the questions that a model has several records of."""
+    repeated = np.flatnonzero(cells.counts[cells.place] > 1)
     if not repeated.size:
         return
-    is_right = records.gather("correct") > 0
-    is_error = records.flag == ERROR
-    scores = records.score.astype(object)
+    scores = records.score.tolist()
     for place, score in records.exact("score").items():
         scores[place] = score
-    for _, places in by_code(cells[repeated], repeated):
-        verdicts = zip(
-            *(values[places].tolist() for values in (is_right, scores, is_error)), strict=True
-        )
-        name = models[int(records.model[places[0]])]
-        outcomes = [(name, verdict) for verdict in verdicts]
-        add_repeats(by_scope[int(records.scope[places[0]])].repeats, outcomes)
+    is_right = (records.gather("correct") > 0).tolist()
+    is_error = (records.flag == ERROR).tolist()
+    for _, places in by_code(records.question[repeated], repeated):
+        outcomes = [
+            (models[records.model[place]], (is_right[place], scores[place], is_error[place]))
+            for place in places
+        ]
+        add_repeats(by_scope[records.scope[places[0]]].repeats, outcomes)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrec.answers.codes import distinct_of
-from fastrec.answers.counts import _sums_of_doubles
+from fastrec.answers.counts import sums_of_doubles
 from fastrec.summary.tally import UNIT_BITS
 
 
@@ -33,10 +33,10 @@ def test_combinations_of_large_codes_stay_apart() -> None:
         st.tuples(st.integers(0, 2), st.floats(allow_nan=False, allow_infinity=False)), max_size=9
     )
 )
-def test_sums_of_doubles_are_exact(values: list[tuple[int, float]]) -> None:
+def testsums_of_doubles_are_exact(values: list[tuple[int, float]]) -> None:
     groups = np.array([group for group, _ in values], dtype=np.int64)
     scores = np.array([score for _, score in values], dtype=np.float64)
-    sums, squares = _sums_of_doubles(groups, scores, 3)
+    sums, squares = sums_of_doubles(groups, scores, 3)
     for group in range(3):
         own = [Fraction(score) for number, score in values if number == group]
         assert Fraction(sums[group], 1 << UNIT_BITS) == sum(own)
