@@ -23,24 +23,21 @@ from functools import partial
 from itertools import chain, pairwise
 from math import inf
 
-import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
 from fastrec.answers.choosing import choose_scopes
-from fastrec.answers.codes import by_code, by_key
+from fastrec.answers.codes import by_key
 from fastrec.answers.question_table import QuestionTable, query_of
-from fastrec.answers.records import ERROR, RIGHT, ScopeRecords, name_of_split
 from fastrec.answers.selection import Groups, Selection, select_same_bins
 from fastrec.answers.table import Scope
-from fastrec.answers.values import value_rows
+from fastrec.answers.values import table_values
 from fastrec.corpus.manifest import MANIFEST, is_corpus, is_refused, read_manifest
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.filters import AnyPath, Filters
 from fastrec.notebook import Rows, Tabular, flat
 from fastrec.progress import Progress
 from fastrec.statistics.adjust import adjust_p_values
-from fastrec.statistics.exact import Value, mean_score
 from fastrec.statistics.intervals import OptionalNumber
 from fastrec.statistics.paired import Test, compare_series
 from fastrec.storage import base_name, join, storage_of
@@ -272,7 +269,6 @@ def _natural(path: str) -> tuple[list[tuple[float, str]], str]:
 
 
 _CELLS = 1_000_000  # values of questions and models to hold at a time, of each corpus
-_Values = dict[str, tuple[Value, ...]]  # the values of some models, by question
 _Changes = list[tuple[str, Change]]  # of models
 
 
@@ -294,16 +290,15 @@ def _compare_pair(old: QuestionTable, new: QuestionTable, scope: Scope, changes:
     """Compute the changes of some models between two corpora."""
     query = query_of(scope)
     models = [model for model, _ in changes]
-    before, after = (value_rows(index, query, models, graded=scope.graded) for index in (old, new))
-    tables = old.table(query), new.table(query)
-    _split(*tables, models, before, graded=scope.graded)
-    _split(*tables[::-1], models, after, graded=scope.graded)
-    names = before.keys() & after.keys()
+    before = old.table(query).split_by(new.table(query).split_hashes())
+    after = new.table(query).split_by(old.table(query).split_hashes())
+    earlier, later = (table_values(table, models, graded=scope.graded) for table in (before, after))
+    names = earlier.keys() & later.keys()
     series = (
-        [(before[name][column], after[name][column]) for name in names]
+        [(earlier[name][column], later[name][column]) for name in names]
         for column in range(len(models))
     )
-    clusters = old.table(query).clusters_of(names) if names else None
+    clusters = before.clusters_of(names) if names else None
     compared = compare_series(series, graded=scope.graded, clusters=clusters)
     for paired, (_, change) in zip(compared, changes, strict=True):
         change.better = paired.fell if scope.lower_is_better else paired.rose
@@ -312,38 +307,6 @@ def _compare_pair(old: QuestionTable, new: QuestionTable, scope: Scope, changes:
         change.new = paired.second
         for name in ("questions", "difference", "test", "p"):
             setattr(change, name, getattr(paired, name))
-
-
-def _split(
-    table: ScopeRecords, other: ScopeRecords, models: Sequence[str], own: _Values, *, graded: bool
-) -> None:
-    """Split the hashes that only the other corpus splits.
-
-    There, each `sample_id` of a hash is a question.
-    """
-    samples, sample_ids = table.sample_ids
-    for name in other.split_hashes() & own.keys():
-        whole = own.pop(name)
-        places = np.flatnonzero(table.question == table.numbers[name])
-        by_sample = dict(by_code(samples[places], places))
-        for sample, records in by_sample.items():
-            own[name_of_split(name, sample_ids[sample])] = (
-                tuple(_mean(table, records, model, graded=graded) for model in models)
-                if len(by_sample) > 1
-                else whole
-            )
-
-
-def _mean(table: ScopeRecords, records: Sequence[int], model: str, *, graded: bool) -> Value:
-    """The exact mean of several answers of a model; one is as it is."""
-    scores = [
-        float(table.score[record] if graded else table.flag[record] == RIGHT)
-        for record in records
-        if table.models[table.model[record]] == model and table.flag[record] != ERROR
-    ]
-    if len(scores) > 1:
-        return mean_score(scores)
-    return scores[0] if scores else None
 
 
 class _Corpus(QuestionTable):

@@ -158,8 +158,8 @@ def _scores(table: ScopeRecords, models: Names, *, graded: bool) -> Array:
     cells = table.cells
     answered = cells.is_answered
     scores = np.full((len(table.models), table.questions), np.nan)
-    values = cells.score if graded else cells.share
-    scores[cells.model[answered], cells.question[answered]] = values[answered]
+    values = cells.values(graded=graded)[answered]
+    scores[cells.model[answered], cells.question[answered]] = values
     return scores[table.are_models(models)]
 
 

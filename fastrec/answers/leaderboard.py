@@ -183,7 +183,7 @@ def _look(
     table = index.table(scope)
     cells = table.cells
     is_answer = cells.is_answered & table.are_models(models)[cells.model]
-    values = (cells.score if scope.graded else cells.share)[is_answer]
+    values = cells.values(graded=scope.graded)[is_answer]
     numbers = count_of(cells.model[is_answer], len(table.models)).tolist()
     answered = {
         model: number for model, number in zip(table.models, numbers, strict=True) if number

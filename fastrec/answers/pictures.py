@@ -17,7 +17,6 @@ from fastrec.answers.codes import Array, by_key, count_of
 from fastrec.answers.costs import ModelCost
 from fastrec.answers.facts import spread_range
 from fastrec.answers.question_table import QuestionTable, query_of
-from fastrec.answers.records import ANSWERS
 from fastrec.answers.table import Query
 from fastrec.answers.values import value_blocks
 from fastrec.errors import counted
@@ -242,12 +241,9 @@ def _characters(length: float) -> str:
 def mean_lengths_of(index: QuestionTable, query: Query) -> dict[str, float]:
     """The mean number of characters of the answers of each model that has any."""
     table = index.table(query)
-    is_answer = table.flag & ANSWERS > 0
-    models = table.model[is_answer]
-    sums = np.bincount(
-        models, weights=table.gather("response_characters")[is_answer], minlength=len(table.models)
-    )
-    counts = count_of(models, len(table.models))
+    lengths = table.gather("response_characters")[table.is_answer]
+    sums = np.bincount(table.model[table.is_answer], lengths, len(table.models))
+    counts = table.count_models(table.is_answer)
     return {table.models[at]: float(sums[at] / counts[at]) for at in np.flatnonzero(counts)}
 
 

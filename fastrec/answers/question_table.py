@@ -26,10 +26,9 @@ from fastrec.answers.codes import (
     NO_NUMBERS,
     Array,
     by_code,
-    count_of,
-    distinct_of,
     is_there,
     none_if_nan,
+    rows_of,
 )
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.facts import Facts, facts_of, mean_lengths, spread_range
@@ -186,8 +185,8 @@ class QuestionTable:
                 chosen &= _has_only(table, name, flag)
         if query.missing:
             samples = table.sample_ids.codes
-            known = samples[table.are_models([query.missing])[table.model]]
-            chosen &= is_there(table.question[~np.isin(samples, known)], table.questions)
+            known = samples[table.of_models([query.missing])]
+            chosen &= table.count_questions(~np.isin(samples, known)) > 0
         if query.least_score is not None:
             chosen &= facts.score >= query.least_score
         if query.most_score is not None:
@@ -287,16 +286,13 @@ class QuestionTable:
         """By question: whether its input has the text of a query, and how many answers have it."""
         table = self.table(query)
         in_input, in_answer = self._places(query)
-        return (
-            is_there(table.question[in_input], table.questions),
-            count_of(table.question[in_answer], table.questions),
-        )
+        return table.count_questions(in_input) > 0, table.count_questions(in_answer)
 
     def _places(self, query: Query) -> tuple[Array, Array]:
         """By record: whether the text of a query is in its input, and in the answer of a model."""
         table = self.table(query)
         places = self.phrases.places(query.text, query.evaluation_name, table.number)
-        in_answer = (places & IN_ANSWER > 0) & table.are_models(query.models)[table.model]
+        in_answer = (places & IN_ANSWER > 0) & table.of_models(query.models)
         return places & IN_INPUT > 0, in_answer
 
     def found_scopes(self, text: str) -> list[tuple[Scope, int]]:
@@ -308,11 +304,10 @@ class QuestionTable:
         """How many answers of each model have the text of a query, the largest share first."""
         table = self.table(query)
         _, in_answer = self._places(query)
-        with_phrase = count_of(table.model[in_answer], len(table.models)).tolist()
-        answers = count_of(table.model, len(table.models)).tolist()
+        counts = rows_of(table.count_models(in_answer), table.count_models(table.flag > 0))
         models = [
             PhraseModel(model_id=model, found=hits, answers=number, share=hits / number)
-            for model, hits, number in zip(table.models, with_phrase, answers, strict=True)
+            for model, (hits, number) in zip(table.models, counts, strict=True)
             if model in (query.models or table.models)
         ]
         return sorted(models, key=lambda model: -model.share)
@@ -436,7 +431,7 @@ class QuestionTable:
         after = ids[place + 1 :]
         if model is not None:
             table = self.table(query)
-            asked = table.question[table.are_models([model])[table.model]]
+            asked = table.question[table.of_models([model])]
             before = before[np.isin(before, asked)]
             after = after[np.isin(after, asked)]
         return self._first(query, before), self._first(query, after)
@@ -476,7 +471,7 @@ class QuestionTable:
         flags = np.zeros(len(scope.models), dtype=np.uint8)
         flags[cells.model[places]] = cells.flags[places]
         values = np.zeros(len(scope.models))
-        values[cells.model[places]] = (cells.score if scope.graded else cells.share)[places]
+        values[cells.model[places]] = cells.values(graded=scope.graded)[places]
         lowest_first = values if scope.lower_is_better else -values
         order = np.lexsort((lowest_first, flags & ANSWERS == 0, flags == 0)).tolist()
         return {
@@ -498,7 +493,7 @@ class QuestionTable:
             return {}
         table = self.table(query)
         places = np.flatnonzero(table.question == number)
-        repeated = count_of(table.model[places], len(table.models)) > 1
+        repeated = table.count_models(places) > 1
         trials = read_trials(table, places[repeated[table.model[places]]])
         return {
             table.models[model]: [OUTCOMES_BY_FLAGS[trial.flag] for trial in own]
@@ -515,7 +510,7 @@ class QuestionTable:
         """By record of a scope: whether a query chooses its question and its model."""
         table = self.table(query)
         is_chosen = np.isin(table.question, self.ids(query))
-        return is_chosen & table.are_models(query.models)[table.model]
+        return is_chosen & table.of_models(query.models)
 
     def answers(
         self, row: QuestionRow, models: Sequence[str] = (), most: int | None = None
@@ -528,7 +523,7 @@ class QuestionTable:
             UsageError: There are more than `most` of them.
         """
         table = self.table(row)
-        is_chosen = (table.question == row.number) & table.are_models(models)[table.model]
+        is_chosen = (table.question == row.number) & table.of_models(models)
         numbers = np.sort(table.number[is_chosen])
         return read_answers(self.selection, numbers, row.metric, row.sample_hash, most)
 
@@ -575,7 +570,7 @@ def _has_sample_id(table: ScopeRecords, patterns: Sequence[str]) -> Array:
     """Whether each question has a record whose `sample_id` matches."""
     codes, sample_ids = table.sample_ids
     is_match = _matching(map(str, sample_ids), patterns)
-    return is_there(table.question[is_match[codes]], table.questions)
+    return table.count_questions(is_match[codes]) > 0
 
 
 def _flags_by_question(table: ScopeRecords, other: ScopeRecords) -> dict[str, list[int]]:
@@ -583,12 +578,10 @@ def _flags_by_question(table: ScopeRecords, other: ScopeRecords) -> dict[str, li
 
     A hash that the other metric splits is split here, too.
     """
-    questions, names = table.split_by(other.split_hashes())
-    first, place = distinct_of(questions, table.model)
-    flags = np.zeros(len(first), dtype=np.int64)
-    np.bitwise_or.at(flags, place, table.flag)
-    flags += table.model[first] * 8
-    return {names[number]: own for number, own in by_code(questions[first], flags)}
+    table = table.split_by(other.split_hashes())
+    cells = table.cells
+    flags = cells.flags + 8 * cells.model
+    return {table.names[number]: own for number, own in by_code(cells.question, flags)}
 
 
 def scope_of(evaluation: EvaluationSummary) -> Scope:

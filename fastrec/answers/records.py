@@ -57,6 +57,16 @@ def name_of_split(sample_hash: str, sample_id: SampleId) -> str:
     return f"{sample_hash}/{spell(sample_id).decode()}"
 
 
+def _names_of(
+    hashes: Sequence[str], first: Array, is_split: Array, sample_ids: CodedColumn
+) -> list[str]:
+    """The names of questions, given their hashes and first records, and which records are split."""
+    names = list(hashes)
+    for question in np.flatnonzero(is_split[first]).tolist():
+        names[question] = name_of_split(names[question], sample_ids.value(first[question]))
+    return names
+
+
 class Records:
     """All records of a run of scopes, scope by scope, in the order of the corpus."""
 
@@ -99,15 +109,8 @@ class Records:
     @cached_property
     def split_hashes(self) -> Array:
         """Whether the hash of each record is split."""
-        evaluations = self.selection.summary.evaluations
-        names = {
-            (evaluation.evaluation_name, evaluation.metric)
-            for evaluation in evaluations
-            if evaluation.split_hashes
-        }
-        nothing = np.zeros(len(self.hash), dtype=np.bool_)
-        if not names:
-            return nothing
+        if not self.selection.has_split_hashes:
+            return np.zeros(len(self.hash), dtype=np.bool_)
         of_hash = distinct_of(self.scope, self.hash)
         return split_records(of_hash, self.sample_ids.codes, self.model, self.codes("run").codes)
 
@@ -130,12 +133,8 @@ class Records:
     @cached_property
     def names(self) -> list[str]:
         """The name of each question: its hash; if split, also `/` and the `sample_id` in JSON."""
-        names = [self.hashes[code] for code in self.hash[self.first].tolist()]
-        split = np.flatnonzero(self.split_hashes[self.first]).tolist()
-        for question in split:
-            sample_id = self.sample_ids.value(self.first[question])
-            names[question] = name_of_split(names[question], sample_id)
-        return names
+        hashes = [self.hashes[code] for code in self.hash[self.first].tolist()]
+        return _names_of(hashes, self.first, self.split_hashes, self.sample_ids)
 
     def where(self, chosen: Array) -> Records:
         """Some of these records, with the same questions."""
@@ -168,6 +167,10 @@ class Cells(NamedTuple):
     def is_answered(self) -> Array:
         return self.flags & ANSWERS > 0
 
+    def values(self, *, graded: bool) -> Array:
+        """The scores, or else the shares of right answers."""
+        return self.score if graded else self.share
+
 
 class ScopeRecords:
     """The records of a scope, in the order of the corpus."""
@@ -180,19 +183,20 @@ class ScopeRecords:
         self.number = records.number[place]
         self.flag = records.flag[place]
         self.score = records.score[place]
-        question = records.question[place]
-        # Its place among the questions that were loaded together.
-        self.first_question = int(question.min()) if len(question) else 0
-        self.question = question - self.first_question
-        self.questions = int(self.question.max(initial=-1)) + 1
-        first = records.first[self.first_question : self.first_question + self.questions]
-        self.first = first - place.start  # By question: the position of its first record.
-        codes = records.model[place]
-        of_models, places = distinct_of(codes)
-        names = [records.models[code] for code in codes[of_models].tolist()]
-        order, ranks = order_of([name.encode(errors="surrogatepass") for name in names])
+        self.is_split = records.split_hashes[place]
+        # By question: the position of its first record.
+        self.first, self.question = distinct_of(records.question[place])
+        models = records.model[place]
+        of_models, places = distinct_of(models)
+        names = [records.models[code] for code in models[of_models].tolist()]
+        order, ranks = order_of(names)
         self.models = tuple(names[at] for at in order)
         self.model = ranks[places]
+
+    @property
+    def questions(self) -> int:
+        """How many questions the scope has."""
+        return len(self.first)
 
     @property
     def is_answer(self) -> Array:
@@ -211,6 +215,18 @@ class ScopeRecords:
         codes, values = self.records.sample_ids
         return CodedColumn(codes[self.place], values)
 
+    def of_models(self, models: Collection[str]) -> Array:
+        """Whether each record is of one of the given models; without any, all are."""
+        return np.asarray(self.are_models(models)[self.model])
+
+    def count_questions(self, records: Array) -> Array:
+        """By question: how many of some records it has."""
+        return count_of(self.question[records], self.questions)
+
+    def count_models(self, records: Array) -> Array:
+        """By model: how many of some records it has."""
+        return count_of(self.model[records], len(self.models))
+
     def are_models(self, models: Collection[str]) -> Array:
         """Whether each model of the scope is among the given models; without any, all are."""
         wanted = set(models or self.models)
@@ -223,32 +239,26 @@ class ScopeRecords:
 
     def split_hashes(self) -> set[str]:
         """The hashes that are split."""
-        codes = self.records.hash[self.place][self.records.split_hashes[self.place]]
+        codes = self.records.hash[self.place][self.is_split]
         return {self.records.hashes[code] for code in used_codes(codes).tolist()}
 
     @cached_property
     def names(self) -> list[str]:
         """The name of each question."""
-        return self.records.names[self.first_question : self.first_question + self.questions]
+        return _names_of(self.hashes, self.first, self.is_split, self.sample_ids)
 
-    def split_by(self, hashes: Collection[str]) -> tuple[Array, list[str]]:
-        """The question of each record, and the names of questions, if these hashes are split, too.
-
-        Another metric may split them.
-        """
+    def split_by(self, hashes: Collection[str]) -> ScopeRecords:
+        """The same records, with these hashes split, too: another metric or corpus splits them."""
         if not hashes:
-            return self.question, self.names
+            return self
+        finer = copy(self)
+        for name in ("hashes", "names", "numbers", "clusters", "cells"):
+            finer.__dict__.pop(name, None)
         is_split = np.array([name in hashes for name in self.hashes])[self.question]
-        samples, sample_ids = self.sample_ids
-        first, place = distinct_of(self.question, np.where(is_split, samples + 1, 0))
-        names = []
-        for record in first.tolist():
-            number = self.question[record]
-            name = self.names[number]
-            if is_split[record]:
-                name = name_of_split(self.hashes[number], sample_ids[samples[record]])
-            names.append(name)
-        return place, names
+        samples = np.where(is_split, self.sample_ids.codes + 1, 0)
+        finer.is_split = is_split | self.is_split
+        finer.first, finer.question = distinct_of(self.question, samples)
+        return finer
 
     @cached_property
     def numbers(self) -> dict[str, int]:

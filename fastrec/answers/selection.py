@@ -105,6 +105,11 @@ class Selection:
         # the same ones.
         self._read_column = lru_cache(8)(PartColumns.numbers)
 
+    @property
+    def has_split_hashes(self) -> bool:
+        """Whether hashes of the corpus are split."""
+        return any(evaluation.split_hashes for evaluation in self.summary.evaluations)
+
     def columns(self, part: int) -> PartColumns:
         """The columns of a part."""
         return self.reader.part_columns(part)
@@ -213,7 +218,7 @@ class Selection:
             codes[self.numbers(part)] = of_values[own.codes]
         numbers = np.arange(len(codes))
         columns = [self.codes(name, numbers).codes for name in ("evaluation", "hash")]
-        if any(evaluation.split_hashes for evaluation in self.summary.evaluations):
+        if self.has_split_hashes:
             others = ("sample_id", "metric", "model", "run")
             samples, *runs = (self.codes(name, numbers).codes for name in others)
             is_split = split_records(distinct_of(*columns), samples, *runs)

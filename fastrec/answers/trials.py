@@ -22,20 +22,16 @@ _ANSWER_FIELDS = tuple(
 
 
 def read_trials(
-    table: ScopeRecords, places: Array, questions: Array | None = None, *, texts: bool = True
+    table: ScopeRecords, places: Array, *, texts: bool = True
 ) -> dict[tuple[int, int], list[Trial]]:
     """The records at some places, by question and model, both as codes.
-
-    `questions` are those of all records, if they are not those of the table.
 
     With `texts`, lines are read: several trials are in the order of their number, such as the
     epoch, and those without a number in the order of the corpus. Then a trial also has fingerprints
     of its output and of the extracted answer.
     """
     places = places[np.argsort(table.number[places], kind="stable")]
-    if questions is None:
-        questions = table.question
-    columns = (questions, table.model, table.flag, table.score)
+    columns = (table.question, table.model, table.flag, table.score)
     lines: Iterable[bytes | None] = repeat(None, len(places))
     if texts:
         lines = table.selection.lines(table.number[places])

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from fastrec.answers.codes import Array, count_of, ranks_of
+from fastrec.answers.codes import Array, count_of, ranks_of, rows_of
 from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.records import RIGHT, ScopeRecords
 from fastrec.answers.table import Query
@@ -48,24 +48,35 @@ def value_rows(
         return {}
     by_score = (scope.graded if graded is None else graded) and not repeats.by_verdict
     table = index.table(query)
+    return table_values(table, models, index.ids(query), graded=by_score, repeats=repeats)
+
+
+def table_values(
+    table: ScopeRecords,
+    models: Sequence[str],
+    questions: Array | None = None,
+    *,
+    graded: bool,
+    repeats: RepeatsAs = MEAN,
+) -> dict[str, tuple[Value, ...]]:
+    """The same of some or all questions of a scope; values are scores if `graded`."""
     cells = table.cells
-    ids = index.ids(query)
+    ids = np.arange(table.questions) if questions is None else questions
     columns = table.columns_of(models)
     row_of = np.full(table.questions, -1, dtype=np.int64)
     row_of[ids] = np.arange(len(ids))
     rows = np.full((len(ids), len(models)), None, dtype=object)
     is_chosen = (row_of[cells.question] >= 0) & (columns[cells.model] >= 0)
     single = is_chosen & cells.is_answered & (cells.records == 1) & (repeats.k == 1)
-    values = cells.score if by_score else cells.share
-    rows[row_of[cells.question[single]], columns[cells.model[single]]] = values[single]
+    values = cells.values(graded=graded)[single]
+    rows[row_of[cells.question[single]], columns[cells.model[single]]] = values
     # Cells do not have the scores of errors.
     is_error = ~cells.is_answered & repeats.errors_as_wrong
     repeated = is_chosen & ((cells.records > 1) | is_error)
     places = np.flatnonzero(repeated[cells.place])
     needs_texts = repeats.kind in ("majority", "first")
-    trials = read_trials(table, places, texts=needs_texts)
-    for (question, model), own in trials.items():
-        rows[row_of[question], columns[model]] = repeats.value(own, graded=by_score)
+    for (question, model), own in read_trials(table, places, texts=needs_texts).items():
+        rows[row_of[question], columns[model]] = repeats.value(own, graded=graded)
     names = [table.names[number] for number in ids.tolist()]
     return dict(zip(names, map(tuple, rows.tolist()), strict=True))
 
@@ -89,7 +100,7 @@ def value_blocks(
     chosen = chosen[np.argsort(row_of[cells.question[chosen]], kind="stable")]
     row = row_of[cells.question[chosen]]
     column = columns[cells.model[chosen]]
-    values = (cells.score if graded else cells.share)[chosen]
+    values = cells.values(graded=graded)[chosen]
     step = max(_CELLS // max(len(models), 1), 1)
     start = 0
     while start < table.questions:
@@ -114,11 +125,11 @@ def trials_of(
     if index.scope(query) is None:
         return by_question
     table = index.table(query)
-    split = index.table(other).split_hashes() if other and index.scope(other) else ()
-    questions, names = table.split_by(split)
-    trials = read_trials(table, np.flatnonzero(index.chosen(query)), questions)
+    if other and index.scope(other):
+        table = table.split_by(index.table(other).split_hashes())
+    trials = read_trials(table, np.flatnonzero(index.chosen(query)))
     for (number, model), own in trials.items():
-        by_question[names[number]][table.models[model]] = own
+        by_question[table.names[number]][table.models[model]] = own
     return by_question
 
 
@@ -148,10 +159,7 @@ def _answer_counts(table: ScopeRecords, repeats: RepeatsAs) -> list[tuple[int, i
     answers = count_of(table.cells.place[is_answer], len(table.cells.question))
     counts = is_answer & (answers[table.cells.place] >= repeats.k)
     is_right = counts & (table.flag == RIGHT)
-    number, right = (
-        count_of(table.model[mask], len(table.models)).tolist() for mask in (counts, is_right)
-    )
-    return list(zip(number, right, strict=True))
+    return list(rows_of(table.count_models(counts), table.count_models(is_right)))
 
 
 def reduce_repeats(index: QuestionTable, repeats: RepeatsAs) -> list[EvaluationSummary]:

@@ -255,7 +255,7 @@ def _only_common(chosen: Chosen, index: QuestionTable, *, errors_as_wrong: bool)
     answers = count_of(cells.question[has_say[cells.model] & is_answered], table.questions)
     is_common = answers == has_say.sum()
     is_chosen = np.zeros(len(table.records.number), dtype=np.bool_)
-    is_chosen[table.place] = is_common[table.question] & table.are_models(names)[table.model]
+    is_chosen[table.place] = is_common[table.question] & table.of_models(names)
     counted = summarize_evaluations(*count_run(table.records.where(is_chosen)))
     models = [model for evaluation in counted for model in evaluation.by_model]
     return replace(chosen, by_model=models, common_questions=int(is_common.sum()))
