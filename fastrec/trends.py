@@ -35,6 +35,7 @@ from fastrec.answers.values import table_values
 from fastrec.corpus.manifest import MANIFEST, is_corpus, is_refused, read_manifest
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.filters import AnyPath, Filters
+from fastrec.limits import in_batches
 from fastrec.notebook import Rows, Tabular, flat
 from fastrec.progress import Progress
 from fastrec.statistics.adjust import adjust_p_values
@@ -201,14 +202,15 @@ class Trend(Tabular):
                     rows.append(row)
         return rows
 
+    def changes(self) -> Iterator[tuple[EvaluationTrend, ModelTrend, Change]]:
+        """Yield all changes, each with its evaluation and model."""
+        for evaluation in self.evaluations:
+            for model in evaluation.models:
+                for change in model.changes:
+                    yield evaluation, model, change
+
     def significant_changes(self) -> list[tuple[EvaluationTrend, ModelTrend, Change]]:
-        return [
-            (evaluation, model, change)
-            for evaluation in self.evaluations
-            for model in evaluation.models
-            for change in model.changes
-            if change.significant
-        ]
+        return [row for row in self.changes() if row[-1].significant]
 
 
 def find_corpora(paths: Sequence[AnyPath]) -> tuple[list[tuple[str, AnyPath]], list[str]]:
@@ -269,7 +271,7 @@ def _natural(path: str) -> tuple[list[tuple[float, str]], str]:
 
 
 _CELLS = 1_000_000  # values of questions and models to hold at a time, of each corpus
-_Changes = list[tuple[str, Change]]  # of models
+_Changes = Sequence[tuple[str, Change]]  # of models
 
 
 def _compare_scope(corpora: Mapping[str, _Corpus], scope: Scope, trend: EvaluationTrend) -> None:
@@ -281,8 +283,7 @@ def _compare_scope(corpora: Mapping[str, _Corpus], scope: Scope, trend: Evaluati
     )
     step = max(_CELLS // scope.questions, 1)
     for (before, after), changes in pairs.items():
-        for start in range(0, len(changes), step):
-            batch = changes[start : start + step]
+        for batch in in_batches(changes, step):
             _compare_pair(corpora[before], corpora[after], scope, batch)
 
 
@@ -360,12 +361,7 @@ def collect_trend(
         parts, _ = _follow(by_group, Filters(), "all", lower_is_better)
         parts = largest_groups(evaluations, parts, groups, _records, trend.notices.append)
         add_groups(trend, parts, groups)
-    changes = adjust_p_values(
-        change
-        for evaluation in trend.evaluations
-        for model in evaluation.models
-        for change in model.changes
-    )
+    changes = adjust_p_values(change for _, _, change in trend.changes())
     for change in changes:
         change.significant = (change.p_adjusted or 0.0) < p
     trend.comparisons = len(changes)
@@ -419,16 +415,11 @@ def _model(name: str, scope: Scope, corpora: Sequence[_Corpus]) -> ModelTrend:
         model = corpus.results.get((scope.evaluation_name, scope.metric, name))
         if model is None:
             continue
-        trend.points.append(
-            filled(
-                Point,
-                model,
-                corpus=corpus.name,
-                questions=model.questions_answered,
-                value=model.mean_score if scope.graded else model.accuracy,
-            )
-        )
-        if model.questions_answered:
+        value = model.mean_score if scope.graded else model.accuracy
+        answered = model.questions_answered
+        point = filled(Point, model, corpus=corpus.name, questions=answered, value=value)
+        trend.points.append(point)
+        if answered:
             if last is not None:
                 trend.changes.append(Change(before=last, after=corpus.name))
             last = corpus.name

@@ -60,12 +60,11 @@ def _categories(column: CodedColumn) -> Any:
     """The values of a column for pandas, whose categories are distinct and never None."""
     import pandas as pd  # noqa: PLC0415 - an optional package
 
-    known = {code: value for code, value in enumerate(column.values) if value is not None}
-    if not all(isinstance(value, str) for value in known.values()):
+    _, values = column
+    known = [value for value in values if value is not None]
+    if not all(isinstance(value, str) for value in known):
         return column.decoded()
-    codes = np.full(len(column.values), -1, dtype=np.int32)
-    codes[list(known)] = np.arange(len(known))
-    return pd.Categorical.from_codes(codes[column.codes], list(known.values()))
+    return pd.Categorical(column.decoded(), categories=known)
 
 
 def read_columns(

@@ -60,14 +60,17 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True):
     reasoning: OptionalNumber = None
 
     def __post_init__(self) -> None:
-        if not all(0 <= price < inf for price in self.by_kind()):
+        if not all(0 <= price < inf for price in self.by_kind().values()):
             raise ValueError("a price must be a number that is not negative")
 
-    def by_kind(self) -> tuple[float, ...]:
-        """Of each of `_KINDS`."""
-        cached = self.input if self.cached is None else self.cached
-        reasoning = self.output if self.reasoning is None else self.reasoning
-        return self.input, cached, self.output, reasoning
+    def by_kind(self) -> dict[str, float]:
+        """The price of each kind of tokens."""
+        return {
+            "input": self.input,
+            "cached": self.input if self.cached is None else self.cached,
+            "output": self.output,
+            "reasoning": self.output if self.reasoning is None else self.reasoning,
+        }
 
 
 Prices = Mapping[str, Price]  # by model or pattern
@@ -79,14 +82,16 @@ class _Usage(Struct, gc=False):
     input_tokens_cache_read: int | None = None
     reasoning_tokens: int | None = None
 
-    def by_kind(self) -> tuple[int, ...]:
-        """Of each of `_KINDS`."""
+    def by_kind(self) -> dict[str, int]:
+        """How many tokens of each kind have a price of their own."""
         cached = min(self.input_tokens_cache_read or 0, self.input_tokens)
         reasoning = min(self.reasoning_tokens or 0, self.output_tokens)
-        return self.input_tokens - cached, cached, self.output_tokens - reasoning, reasoning
-
-
-_KINDS = ("input", "cached input", "output", "reasoning")  # of tokens
+        return {
+            "input": self.input_tokens - cached,
+            "cached": cached,
+            "output": self.output_tokens - reasoning,
+            "reasoning": reasoning,
+        }
 
 
 _Record = view(
@@ -120,7 +125,7 @@ def find_costs(index: QuestionTable, prices: Prices, queries: Iterable[Query]) -
             if record.token_usage:
                 own["known"] += 1
                 own["right"] += record.evaluation.is_correct and not record.error
-                own.update(dict(zip(_KINDS, record.token_usage.by_kind(), strict=True)))
+                own.update(record.token_usage.by_kind())
     return [_cost(*names, _price_of(names[1], prices), own) for names, own in sorted(sums.items())]
 
 
@@ -139,7 +144,7 @@ def _price_of(model: str, prices: Prices) -> Price | None:
 def _cost(evaluation: str, model: str, price: Price | None, sums: Counter[str]) -> ModelCost:
     cost = None
     if price and sums["known"]:
-        prices = zip(_KINDS, price.by_kind(), strict=True)
+        prices = price.by_kind().items()
         millionths = sum(Fraction(str(each)) * sums[kind] for kind, each in prices)
         cost = to_double(millionths / 10**6)
     return ModelCost(

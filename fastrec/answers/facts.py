@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastrec.answers.codes import Array, by_code, count_of, distinct_of, is_there
-from fastrec.answers.records import ANSWERS, ERROR, ScopeRecords, mean_of_doubles
+from fastrec.answers.records import ERROR, ScopeRecords, mean_of_doubles
 
 _LARGEST = sys.float_info.max
 _SQUARED = 1e140  # the squares of smaller scores can be added up
@@ -36,16 +36,14 @@ def facts_of(table: ScopeRecords, models: Array, *, graded: bool) -> Facts:
     """The facts about some models, given whether each model counts."""
     cells = table.cells
     count = table.questions
-    counts = models[cells.model]
-    question = cells.question[counts]
-    flags = cells.flags[counts]
+    is_chosen = models[cells.model]
     kinds = np.zeros(count, dtype=np.uint8)
-    np.bitwise_or.at(kinds, question, flags)
-    errors = count_of(question[flags == ERROR], count)
-    answering = flags & ANSWERS > 0
-    question = question[answering]
-    share = cells.share[counts][answering]
-    score = cells.score[counts][answering]
+    np.bitwise_or.at(kinds, cells.question[is_chosen], cells.flags[is_chosen])
+    errors = count_of(cells.question[is_chosen & (cells.flags == ERROR)], count)
+    is_answer = is_chosen & cells.is_answered
+    question = cells.question[is_answer]
+    share = cells.share[is_answer]
+    score = cells.score[is_answer]
     answers = count_of(question, count)
     is_plain = ((share == 0) | (share == 1)) & (score == share)
     right = count_of(question[share == 1], count)

@@ -1,8 +1,10 @@
 """Find questions by a `sample_hash`, the beginning of one, or a `sample_id`."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from os.path import commonprefix
+from typing import Any
 
 import numpy as np
 
@@ -20,35 +22,38 @@ def find_questions(
     """
     if not text:
         return
-    by_kind: dict[str, list[tuple[Array, Array]]] = {"hash": [], "sample_id": [], "prefix": []}
-    for part in range(len(selection.parts)):
-        columns = selection.columns(part)
-        hashes = list(enumerate(columns.values("hash")))
-        ids = enumerate(columns.values("sample_id"))
-        matching = {
-            "hash": [code for code, value in hashes if value == text],
-            "sample_id": [code for code, value in ids if str(value) == text],
-            "prefix": [
-                code for code, value in hashes if len(text) >= shortest and value.startswith(text)
-            ],
-        }
-        for kind, codes in matching.items():
+    tests: list[tuple[str, Callable[[Any], bool]]] = [
+        ("hash", lambda value: value == text),
+        ("sample_id", lambda value: str(value) == text),
+    ]
+    if len(text) >= shortest:
+        tests.append(("hash", lambda value: value.startswith(text)))
+    for name, is_match in tests:
+        matches = []
+        for part in range(len(selection.parts)):
+            columns = selection.columns(part)
+            codes = [code for code, value in enumerate(columns.values(name)) if is_match(value)]
             if codes:
-                scopes = selection.scope_codes(part)
-                of_hash = columns.numbers("hash")
-                of_id = columns.numbers("sample_id")
-                is_match = np.isin(of_id if kind == "sample_id" else of_hash, codes)
-                places = np.flatnonzero(is_match & np.isin(scopes, wanted))
-                # A question may have many records.
-                first = distinct_of(*(column[places] for column in (of_hash, of_id, scopes))).first
-                places = np.sort(places[first])[:limit]
-                by_kind[kind].append((places + selection.starts[part], scopes[places]))
-    for matches in by_kind.values():
+                is_found = np.isin(columns.numbers(name), codes)
+                matches.append(_first_records(selection, part, is_found, limit, wanted))
         if matches:
-            numbers, scopes = map(np.concatenate, zip(*matches, strict=True))
+            numbers, scopes = np.hstack(matches)
             for scope in used_codes(scopes).tolist():
                 yield scope, numbers[scopes == scope]
             return
+
+
+def _first_records(
+    selection: Selection, part: int, is_found: Array, limit: int, wanted: Array
+) -> tuple[Array, Array]:
+    """The numbers of the first records of some questions of a part, and their scopes."""
+    columns = selection.columns(part)
+    scopes = selection.scope_codes(part)
+    places = np.flatnonzero(is_found & np.isin(scopes, wanted))
+    keys = columns.numbers("hash"), columns.numbers("sample_id"), scopes
+    first = distinct_of(*(codes[places] for codes in keys)).first
+    places = np.sort(places[first])[:limit]
+    return places + selection.starts[part], scopes[places]
 
 
 def shortest_prefixes(selection: Selection, hashes: Iterable[str], shortest: int) -> dict[str, str]:
@@ -59,7 +64,7 @@ def shortest_prefixes(selection: Selection, hashes: Iterable[str], shortest: int
     ordered = sorted(set(hashes))
     least = dict.fromkeys(ordered, shortest)  # characters
     starts = {sample_hash[:shortest] for sample_hash in ordered}
-    with_id: dict[str, set[str]] = {}  # hashes by id, of ids that begin as a hash does
+    with_id = defaultdict[str, set[str]](set)  # hashes by id, of ids that begin as a hash does
     for part in range(len(selection.parts) if least else 0):
         columns = selection.columns(part)
         values = columns.values("hash")
@@ -74,14 +79,11 @@ def shortest_prefixes(selection: Selection, hashes: Iterable[str], shortest: int
         for code, sample_id in enumerate(map(str, columns.values("sample_id"))):
             if sample_id[:shortest] in starts:
                 of_id = columns.numbers("hash")[columns.numbers("sample_id") == code]
-                own = with_id.setdefault(sample_id, set())
-                own.update(values[at] for at in used_codes(of_id).tolist())
-    return {
-        sample_hash: _prefix(sample_hash, length, with_id) for sample_hash, length in least.items()
-    }
+                with_id[sample_id].update(values[at] for at in used_codes(of_id).tolist())
+    return {name: _prefix(name, length, with_id) for name, length in least.items()}
 
 
-def _prefix(sample_hash: str, least: int, with_id: dict[str, set[str]]) -> str:
+def _prefix(sample_hash: str, least: int, with_id: Mapping[str, set[str]]) -> str:
     for length in range(least, len(sample_hash)):
         prefix = sample_hash[:length]
         if with_id.get(prefix, {sample_hash}) == {sample_hash}:

@@ -12,9 +12,11 @@ from msgspec import Struct
 
 from fastrec.answers.codes import Array, by_code, distinct_of, none_if_nan
 from fastrec.answers.near_duplicates import near_duplicates
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.records import ScopeRecords
 from fastrec.answers.table import Scope
 from fastrec.answers.transcript import transcript_of
+from fastrec.answers.values import value_array
 from fastrec.errors import UsageError
 from fastrec.judge.parse import decoded
 from fastrec.parameters import Names
@@ -114,22 +116,24 @@ class EvaluationItems(ScopeNames):
 
 
 def analyse_items(
-    table: ScopeRecords,
-    scope: Scope,
-    models: Names,
-    *,
-    subset: int | None,
-    seed: int,
+    index: QuestionTable, scope: Scope, models: Names, *, subset: int | None, seed: int
 ) -> EvaluationItems:
     """Analyse the questions of a scope, by the answers of all its models or of some."""
-    scores = _scores(table, models, graded=scope.graded)
+    table = index.table(scope)
+    names = list(compress(table.models, table.are_models(models)))
+    if len(names) * table.questions > _MOST_CELLS:
+        raise UsageError(
+            f"{table.name[0]} has {len(names):,} models and {table.questions:,} questions, which "
+            "are too many: choose models with --model"
+        )
+    # Models × questions: mean scores, or shares of right answers; NaN without an answer.
+    scores = np.ascontiguousarray(value_array(index, scope, names, graded=scope.graded).T)
     if scope.lower_is_better:
         scores = -scores
     answering = int((~np.isnan(scores)).any(axis=1).sum())
     enough = answering >= FEWEST_MODELS
     complete = scores[np.ix_(*_complete(scores))]
     internal = reliability(complete) if len(complete) >= FEWEST_MODELS else None
-    names = list(compress(table.models, table.are_models(models)))
     questions = _questions(
         table, names, scores, seed, enough=enough, is_lower=scope.lower_is_better
     )
@@ -145,22 +149,6 @@ def analyse_items(
         questions=questions,
         subset=None if subset is None else _subset(table, scores, subset, seed),
     )
-
-
-def _scores(table: ScopeRecords, models: Names, *, graded: bool) -> Array:
-    """Models × questions: mean scores, or shares of right answers; NaN without an answer."""
-    count = len(models or table.models)
-    if count * table.questions > _MOST_CELLS:
-        raise UsageError(
-            f"{table.name[0]} has {count:,} models and {table.questions:,} questions, which "
-            "are too many: choose models with --model"
-        )
-    cells = table.cells
-    answered = cells.is_answered
-    scores = np.full((len(table.models), table.questions), np.nan)
-    values = cells.values(graded=graded)[answered]
-    scores[cells.model[answered], cells.question[answered]] = values
-    return scores[table.are_models(models)]
 
 
 def _questions(
@@ -185,6 +173,7 @@ def _questions(
     p_values = wrong_key_p_values(scores, seed) if enough else nothing
     duplicates = _near_duplicates(table)
     sample_ids = _sample_ids(table)
+    rest = rest_means(scores)
     questions = []
     for number in np.flatnonzero(answered).tolist():
         known = scores[answered_by[:, number], number]
@@ -206,8 +195,8 @@ def _questions(
             near_duplicates=near,
         )
         if SUSPECTED_KEY in item.flags:
-            rest = rest_means(scores)[:, number]
-            is_strong = rest >= np.nanmedian(rest)
+            others = rest[:, number]
+            is_strong = others >= np.nanmedian(others)
             _add_agreement(item, table, number, set(compress(models, is_strong)))
         questions.append(item)
     questions.sort(key=_order)

@@ -176,9 +176,9 @@ def _look(
 
     The means are those of the summary, unless they are beyond the range of doubles.
     """
+    results = index.summary_of(scope).by_model
     means = {
-        model.model_id: model.mean_score if scope.graded else model.accuracy
-        for model in index.summary_of(scope).by_model
+        model.model_id: model.mean_score if scope.graded else model.accuracy for model in results
     }
     table = index.table(scope)
     cells = table.cells

@@ -33,9 +33,8 @@ def near_duplicates(texts: Sequence[str]) -> dict[int, list[int]]:
     for number, hashes in enumerate(runs):
         if not len(hashes):
             continue
-        signature = (hashes[:, None] * factors[None, :]).min(axis=0)
-        for band in range(_BANDS):
-            places = signature[band * _PLACES : (band + 1) * _PLACES]
+        signature = np.multiply.outer(factors, hashes).min(axis=1)
+        for band, places in enumerate(signature.reshape(_BANDS, _PLACES)):
             bands[band, places.tobytes()].append(number)
     pairs = set[tuple[int, int]]()
     for alike in bands.values():

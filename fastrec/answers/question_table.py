@@ -12,7 +12,7 @@ kept, so that the next page is quick.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property, lru_cache
 from operator import attrgetter
@@ -109,28 +109,19 @@ class QuestionTable:
 
     def direct_like(self, other: QuestionTable) -> None:
         """Set the directions and the primary metrics that another table of the same corpus has."""
-        lower = {
-            (theirs.evaluation_name, theirs.metric)
-            for theirs in other.scopes
-            if theirs.lower_is_better
-        }
+        lower = {_name_of(theirs) for theirs in other.scopes if theirs.lower_is_better}
         self._set(
             replace(evaluation, lower_is_better=True, graded=True)
-            if (without_group(evaluation.evaluation_name), evaluation.metric) in lower
+            if _name_of(evaluation) in lower
             else evaluation
             for evaluation in self.evaluations
         )
-        self.prefer(
-            {(theirs.evaluation_name, theirs.metric) for theirs in other.scopes if theirs.primary}
-        )
+        self.prefer({_name_of(theirs) for theirs in other.scopes if theirs.primary})
 
     def prefer(self, primary: Collection[ScopeName]) -> None:
         """Set the primary metrics: these, and no others."""
         self._set(
-            replace(
-                evaluation,
-                primary=(without_group(evaluation.evaluation_name), evaluation.metric) in primary,
-            )
+            replace(evaluation, primary=_name_of(evaluation) in primary)
             for evaluation in self.evaluations
         )
 
@@ -225,8 +216,7 @@ class QuestionTable:
         """What scores say about the questions of the scope of a query, by the models that count."""
         from fastrec.answers.items import analyse_items  # noqa: PLC0415 - few commands need it
 
-        table = self.table(query)
-        return analyse_items(table, self._scope(query), query.models, subset=subset, seed=seed)
+        return analyse_items(self, self._scope(query), query.models, subset=subset, seed=seed)
 
     def _find_flagged(self, query: Query) -> dict[int | None, list[str]]:
         """The flags of the questions that have one of those of a query, by number."""
@@ -297,8 +287,8 @@ class QuestionTable:
 
     def found_scopes(self, text: str) -> list[tuple[Scope, int]]:
         """The scopes of the records in which a text was found, and their numbers."""
-        records = self.phrases.by_scope(text)
-        return [(self.scopes[scope], records[scope]) for scope in sorted(records)]
+        records = sorted(self.phrases.by_scope(text).items())
+        return [(self.scopes[scope], number) for scope, number in records]
 
     def _phrase_models(self, query: Query) -> list[PhraseModel]:
         """How many answers of each model have the text of a query, the largest share first."""
@@ -427,14 +417,13 @@ class QuestionTable:
         ids, place = self._position(query, name)
         if place is None:
             return None, None
-        before = ids[:place][::-1]
-        after = ids[place + 1 :]
+        sides = [ids[:place][::-1], ids[place + 1 :]]
         if model is not None:
             table = self.table(query)
             asked = table.question[table.of_models([model])]
-            before = before[np.isin(before, asked)]
-            after = after[np.isin(after, asked)]
-        return self._first(query, before), self._first(query, after)
+            sides = [side[np.isin(side, asked)] for side in sides]
+        before, after = (self._first(query, side) for side in sides)
+        return before, after
 
     def next_disagreement(self, query: Query, name: str) -> QuestionRow | None:
         """The next question on which the models disagree.
@@ -533,20 +522,24 @@ class QuestionTable:
 
         The most frequent values come first.
         """
-        counts: dict[str, Counter[str]] = {}
+        counts = defaultdict[str, Counter[str]](Counter)
         for part in range(len(self.selection.parts)):
             columns = self.selection.columns(part)
             for key in columns.metadata_keys:
                 records = np.bincount(columns.numbers(METADATA + key), minlength=1).tolist()
-                of_key = counts.setdefault(key, Counter())
                 values = columns.values(METADATA + key)
                 for value, number in zip(values[1:], records[1:], strict=False):
                     if is_short(encode_json(value)):
-                        of_key[text_of(value)] += number
+                        counts[key][text_of(value)] += number
         few = {key: values for key, values in counts.items() if 2 <= len(values) <= _MOST_VALUES}
         keys = sorted(few, key=lambda key: (-few[key].total(), key))[:_MOST_FIELDS]
         by_number = [(-number, key, value) for key in keys for value, number in few[key].items()]
         return [(key, value) for _, key, value in sorted(by_number)]
+
+
+def _name_of(scope: Named) -> ScopeName:
+    """The name of a scope, or of the one that it is a group of."""
+    return without_group(scope.evaluation_name), scope.metric
 
 
 def _flags_of(query: Query) -> set[str]:

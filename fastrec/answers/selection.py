@@ -30,6 +30,7 @@ from fastrec.answers.codes import (
     distinct_of,
     look_up,
     ranks_of,
+    rows_of,
     split_records,
     used_codes,
 )
@@ -131,7 +132,7 @@ class Selection:
         metrics = columns.values("metric")
         codes = columns.numbers("evaluation"), columns.numbers("metric")
         first, place = distinct_of(*codes)
-        pairs = zip(*(column[first].tolist() for column in codes), strict=True)
+        pairs = rows_of(*(column[first] for column in codes))
         numbers = {name: number for number, name in enumerate(self.scopes)}
         try:
             scopes = [numbers[evaluations[name], metrics[metric]] for name, metric in pairs]
@@ -176,21 +177,19 @@ class Selection:
         for part, fields in self._fields(groups):
             positions, ungrouped = self.members(part)
             labels = [_labels(group, field) for group, field in zip(groups, fields, strict=True)]
-            first, place = distinct_of(ungrouped, *(field.codes for field in fields))
+            columns = [ungrouped, *(field.codes for field in fields)]
+            first, place = distinct_of(*columns)
             keys = [  # of each combination of a scope and values
                 list(product([scope], *map(list.__getitem__, labels, codes)))
-                for scope, *codes in zip(
-                    ungrouped[first].tolist(),
-                    *(field.codes[first].tolist() for field in fields),
-                    strict=True,
-                )
+                for scope, *codes in rows_of(*(column[first] for column in columns))
             ]
-            sizes = np.array([len(own) for own in keys], dtype=np.int64)
-            rows = np.repeat(np.arange(len(place)), sizes[place])
-            # Which of the keys of its record each row has.
-            ordinal = np.arange(len(rows)) - (np.cumsum(sizes[place]) - sizes[place])[rows]
-            starts = np.cumsum(sizes) - sizes
-            codes = look_up(scopes, chain.from_iterable(keys))[starts[place][rows] + ordinal]
+            known = look_up(scopes, chain.from_iterable(keys))
+            sizes = np.array(list(map(len, keys)), dtype=np.int64)
+            repeats = sizes[place]
+            rows = np.repeat(np.arange(len(place)), repeats)
+            # Where the keys of a record begin, among all keys and among these rows.
+            begin = (np.cumsum(sizes) - sizes)[place] - (np.cumsum(repeats) - repeats)
+            codes = known[begin[rows] + np.arange(len(rows))]
             members.append(Members(positions[rows], codes))
             models |= self._models_of(part, members[-1])
             _check_groups(groups, len(models))
@@ -212,7 +211,7 @@ class Selection:
         group = GroupBy(parse_path(field))
         values = new_codes()
         look_up(values, [""])  # of records without the field
-        codes = np.zeros(self.starts[-1], dtype=np.int64)
+        codes = np.zeros(self.starts[-1], dtype=np.int64)  # of the values, by record
         for part, (own,) in self._fields((group,)):
             of_values = look_up(values, [group.code_of(first) for first, *_ in own.values])
             codes[self.numbers(part)] = of_values[own.codes]
@@ -250,13 +249,10 @@ class Selection:
         """The numbers of the parts that may have records of evaluations between two names."""
         if self.manifest.sort_fields[0] != "evaluation_name":
             return range(len(self.parts))
-        numbers = [
-            number
-            for number, part in enumerate(self.parts)
-            if part.entry.first.evaluation_name <= highest
-            and part.entry.last.evaluation_name >= lowest
-        ]
-        return range(numbers[0], numbers[-1] + 1) if numbers else range(0)
+        entries = [part.entry for part in self.parts]
+        begin = sum(entry.last.evaluation_name < lowest for entry in entries)
+        end = sum(entry.first.evaluation_name <= highest for entry in entries)
+        return range(begin, end)
 
     def by_part(self, numbers: Array) -> Iterator[tuple[int, Array]]:
         """Split the numbers of records, in ascending order: a part, and positions in it."""
@@ -386,8 +382,9 @@ class Selection:
         of_models = columns.numbers("model")[members.positions]
         first = distinct_of(members.scopes, of_models).first
         names = columns.values("model")
-        models = [names[code] for code in of_models[first].tolist()]
-        return set(zip(members.scopes[first].tolist(), models, strict=True))
+        return {
+            (scope, names[code]) for scope, code in rows_of(members.scopes[first], of_models[first])
+        }
 
 
 class How(TypedDict, total=False):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from fastrec.answers.codes import Array
+from fastrec.answers.codes import Array, by_key, rows_of
 from fastrec.answers.records import ScopeRecords
 from fastrec.judge.parse import decoded
 from fastrec.schemas.view import encode_json
@@ -32,27 +32,27 @@ def read_trials(
     """
     places = places[np.argsort(table.number[places], kind="stable")]
     columns = (table.question, table.model, table.flag, table.score)
+    rows = rows_of(*(column[places] for column in columns))
     lines: Iterable[bytes | None] = repeat(None, len(places))
     if texts:
         lines = table.selection.lines(table.number[places])
-    by_cell: dict[tuple[int, int], list[tuple[Any, Trial]]] = {}
-    for question, model, flag, score, line in zip(
-        *(column[places].tolist() for column in columns), lines, strict=True
-    ):
-        trial = Trial(flag, score, 0, 0)
-        order: Any = 0
-        if line is not None:
-            record = decoded(line)
-            order = _order(record)
-            output = fingerprint(list(said(record)))
-            extracted = [
-                attribution["extracted_value"]
-                for attribution in record.get("answer_attribution") or ()
-            ]
-            answer = fingerprint(extracted) if any(extracted) else output
-            trial = Trial(flag, score, answer, output, trial_of(record))
-        by_cell.setdefault((question, model), []).append((order, trial))
-    return {key: _in_order(trials) for key, trials in by_cell.items()}
+    by_cell = by_key(
+        ((question, model), _read_trial(flag, score, line))
+        for (question, model, flag, score), line in zip(rows, lines, strict=True)
+    )
+    return {cell: _in_order(trials) for cell, trials in by_cell.items()}
+
+
+def _read_trial(flag: int, score: float, line: bytes | None) -> tuple[Any, Trial]:
+    """A trial, after what it is sorted by."""
+    if line is None:
+        return 0, Trial(flag, score, 0, 0)
+    record = decoded(line)
+    output = fingerprint(list(said(record)))
+    attributions = record.get("answer_attribution") or ()
+    extracted = [attribution["extracted_value"] for attribution in attributions]
+    answer = fingerprint(extracted) if any(extracted) else output
+    return _order(record), Trial(flag, score, answer, output, trial_of(record))
 
 
 def _in_order(trials: list[tuple[Any, Trial]]) -> list[Trial]:

@@ -17,6 +17,7 @@ from fastrec.answers.records import RIGHT, ScopeRecords
 from fastrec.answers.table import Query
 from fastrec.answers.trials import read_trials
 from fastrec.errors import NoMatchError, counted
+from fastrec.limits import in_batches
 from fastrec.statistics.exact import Value, mean_of
 from fastrec.statistics.repeats import MEAN, RepeatsAs, Trial, match_trials
 from fastrec.summary.document import EvaluationSummary, ModelSummary
@@ -114,6 +115,13 @@ def value_blocks(
         start = stop
 
 
+def value_array(
+    index: QuestionTable, scope: Named, models: Sequence[str], *, graded: bool
+) -> Array:
+    """The values of some models on all questions, as one block."""
+    return np.concatenate([block for block, _ in value_blocks(index, scope, models, graded=graded)])
+
+
 def trials_of(
     index: QuestionTable, query: Query, other: Query | None = None
 ) -> defaultdict[str, _Trials]:
@@ -142,15 +150,14 @@ def judged_pairs(index: QuestionTable, first: Query, second: Query) -> Iterator[
     """
     trials = trials_of(index, first, second)
     others = trials_of(index, second, first)
-    names = trials.keys() & others.keys() if first.outcomes else {**trials, **others}
-    for name in names:
-        yield from _matched(name, trials[name], others[name])
-
-
-def _matched(name: str, first: _Trials, second: _Trials) -> Iterator[_Judged]:
-    for model in {**first, **second}:
-        for trial, other in match_trials(first.get(model, ()), second.get(model, ())):
-            yield name, model, trial, other
+    for name in {**trials, **others}:
+        if first.outcomes and not (name in trials and name in others):
+            continue
+        mine = trials.get(name, {})
+        theirs = others.get(name, {})
+        for model in {**mine, **theirs}:
+            for trial, other in match_trials(mine.get(model, ()), theirs.get(model, ())):
+                yield name, model, trial, other
 
 
 def _answer_counts(table: ScopeRecords, repeats: RepeatsAs) -> list[tuple[int, int]]:
@@ -174,8 +181,7 @@ def reduce_repeats(index: QuestionTable, repeats: RepeatsAs) -> list[EvaluationS
         counts = _answer_counts(index.table(evaluation), repeats)
         models: list[ModelSummary] = []
         step = max(_REDUCED_CELLS // evaluation.questions, 1)
-        for start in range(0, len(evaluation.by_model), step):
-            batch = evaluation.by_model[start : start + step]
+        for batch in in_batches(evaluation.by_model, step):
             names = [model.model_id for model in batch]
             shares, scores = (
                 zip(
@@ -184,7 +190,7 @@ def reduce_repeats(index: QuestionTable, repeats: RepeatsAs) -> list[EvaluationS
                 )
                 for by_score in (False, True)
             )
-            models += map(_reduced, batch, shares, scores, counts[start : start + step])
+            models += map(_reduced, batch, shares, scores, counts[len(models) :])
         is_lower = graded and evaluation.lower_is_better  # not of verdicts
         reduced.append(
             replace(evaluation, graded=graded, lower_is_better=is_lower, by_model=models)

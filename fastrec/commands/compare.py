@@ -322,7 +322,11 @@ def _compare_scope(
     (paired,) = compare_series([series], graded=graded, clusters=clusters, detect=difference)
     is_lower = graded and scope.lower_is_better  # not if verdicts are compared
     wins, losses = (paired.fell, paired.rose) if is_lower else (paired.rose, paired.fell)
-    wanted = examples if paired.rose + paired.fell else 0
+    distinguishing: list[Example] = []
+    if examples and wins + losses:
+        distinguishing = _distinguishing_questions(
+            index, query, pair, means, graded=graded, is_lower=is_lower, number=examples
+        )
     return filled(
         ComparedEvaluation,
         paired,
@@ -334,16 +338,12 @@ def _compare_scope(
         only_b=paired.only_first,
         wins=wins,
         losses=losses,
-        ties=paired.questions - paired.rose - paired.fell,
+        ties=paired.questions - wins - losses,
         a=paired.second,
         b=paired.first,
         p_adjusted=None,
         questions_needed=paired.needed,
-        examples=_distinguishing_questions(
-            index, query, pair, means, graded=graded, is_lower=is_lower, number=wanted
-        )
-        if wanted
-        else [],
+        examples=distinguishing,
     )
 
 
@@ -354,12 +354,12 @@ def _agreements(
     examples: int,
 ) -> list[Agreement]:
     """Compare two metrics on each evaluation that has both."""
-    agreements = []
     queries = {(scope.evaluation_name, scope.metric): query for scope, query in scopes}
+    agreements = []
     for name in dict.fromkeys(name for name, _ in queries):
-        pair = [queries.get((name, metric)) for metric in graders]
-        if pair[0] is not None and pair[1] is not None:
-            agreements.append(_agreement(index, pair[0], pair[1], examples))
+        first, second = (queries.get((name, metric)) for metric in graders)
+        if first is not None and second is not None:
+            agreements.append(_agreement(index, first, second, examples))
     if not agreements:
         raise NoMatchError(f"no evaluation has both metrics, {' and '.join(graders)}")
     return agreements
@@ -426,19 +426,19 @@ def _distinguishing_questions(
         if first is None or second is None or not (graded or abs(first - second) == 1):
             continue
         a, b = float(first), float(second)
+        if a == b:
+            continue
         at = numbers[name]
         models = int(facts.models[at])
         mean = float(facts.score[at] if graded else facts.right[at] / models)
         others = models - 2
-        others_value = None
+        others_value = (mean * models - a - b) / others if others else None
         agreement = 0.0
-        if others:
-            others_value = (mean * models - a - b) / others
-            agreement = 0.0 if graded else abs(2 * others_value - 1)
+        if others_value is not None and not graded:
+            agreement = abs(2 * others_value - 1)
         known = {"a": a, "b": b, "others": others, "others_value": others_value}
         candidate = -abs(a - b), -agreement, -others, name, known
-        if a != b:
-            (won if (a > b) != is_lower else lost).append(candidate)
+        (won if (a > b) != is_lower else lost).append(candidate)
     turns = filter(None, chain.from_iterable(zip_longest(sorted(won), sorted(lost))))
     examples = []
     for *_, name, known in islice(turns, number):

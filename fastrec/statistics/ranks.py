@@ -84,10 +84,10 @@ class _Sizes:
     def __init__(self, changed: Array) -> None:
         """Begin after values of 0 and 1."""
         self._changed = np.triu(changed)
-        self._smallest = np.where(
-            self._changed > 0, 0.5, np.inf
-        )  # half of it, which never overflows
-        self._largest = np.where(self._changed > 0, 0.5, 0.0)
+        differs = self._changed > 0
+        # Half of each, which never overflows.
+        self._smallest = np.where(differs, 0.5, np.inf)
+        self._largest = np.where(differs, 0.5, 0.0)
 
     def add(self, block: Array) -> None:
         """Compare values in stretches, each as long as all before: most pairs are closed soon.
@@ -114,13 +114,12 @@ class _Sizes:
             sizes = rows[others]
             sizes -= rows[first]  # NaN if one of both has no answer
             np.abs(sizes, out=sizes)
-            at = first, others
-            self._largest[at] = np.maximum(
-                self._largest[at], np.fmax.reduce(sizes, axis=1, initial=0.0)
-            )
+            largest = np.fmax.reduce(sizes, axis=1, initial=0.0)
             differs = sizes > 0
-            self._changed[at] += np.count_nonzero(differs, axis=1)
             np.copyto(sizes, np.inf, where=~differs)
+            at = first, others
+            self._changed[at] += np.count_nonzero(differs, axis=1)
+            self._largest[at] = np.maximum(self._largest[at], largest)
             self._smallest[at] = np.minimum(self._smallest[at], sizes.min(axis=1))
 
     def add_pairs(self, values: Array) -> None:

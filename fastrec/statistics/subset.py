@@ -5,13 +5,14 @@ question of each range is chosen: the one with which the means of all models sta
 over all questions. Whether this works is judged on models that the choice has not seen.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
 from msgspec import Struct
 
 from fastrec.statistics.items import Indices
 from fastrec.statistics.p_values import Array
+from fastrec.statistics.ranks import count_wins
 
 SPLITS = 20  # of models into those that choose and those that judge
 
@@ -54,44 +55,35 @@ def judge_subsets(scores: Array, size: int, seed: int) -> tuple[SubsetFidelity, 
     """Judge chosen subsets of this size, and random ones beside them, on models left out."""
     random = np.random.default_rng([3, seed])
     models, questions = scores.shape
-    splits = [random.permutation(models) for _ in range(SPLITS)]
-
-    def by_choice(split: int, half: Indices) -> Indices:
-        return choose_subset(scores[half], size, seed + split)
-
-    def by_chance(_split: int, _half: Indices) -> Indices:
-        return random.permutation(questions)[:size]
-
-    return _fidelity(scores, splits, by_choice), _fidelity(scores, splits, by_chance)
+    splits = [np.split(random.permutation(models), [models // 2]) for _ in range(SPLITS)]
+    by_choice = [
+        choose_subset(scores[half], size, seed + number) for number, (half, _) in enumerate(splits)
+    ]
+    by_chance = [random.permutation(questions)[:size] for _ in splits]
+    left_out = [scores[half] for _, half in splits]
+    return _fidelity(left_out, by_choice), _fidelity(left_out, by_chance)
 
 
-def _fidelity(
-    scores: Array, splits: list[Indices], choose: Callable[[int, Indices], Indices]
-) -> SubsetFidelity:
+def _fidelity(left_out: Sequence[Array], subsets: Sequence[Indices]) -> SubsetFidelity:
+    """Compare subsets with all questions, each on scores of models × questions."""
     correlations = []
     errors = []
-    for number, split in enumerate(splits):
-        half = len(split) // 2
-        subset = choose(number, split[:half])
-        left_out = scores[split[half:]]
-        whole = left_out.mean(axis=1)
-        means = left_out[:, subset].mean(axis=1)
-        errors.append(float(np.sqrt(((means - whole) ** 2).mean())))
+    for scores, subset in zip(left_out, subsets, strict=True):
+        whole = scores.mean(axis=1)
+        means = scores[:, subset].mean(axis=1)
+        errors.append(np.sqrt(((means - whole) ** 2).mean()))
         correlations.append(rank_correlation(means, whole))
-    spreads = [(np.mean(series), np.std(series, ddof=1)) for series in (correlations, errors)]
-    return SubsetFidelity(*map(float, (*spreads[0], *spreads[1])))
+    return SubsetFidelity(
+        rank_correlation=float(np.mean(correlations)),
+        rank_correlation_spread=float(np.std(correlations, ddof=1)),
+        error=float(np.mean(errors)),
+        error_spread=float(np.std(errors, ddof=1)),
+    )
 
 
 def rank_correlation(first: Array, second: Array) -> float:
     """Spearman's rank correlation; 0 if all values of one series are equal."""
-    ranks = [_ranks(values) for values in (first, second)]
-    x, y = (values - values.mean() for values in ranks)
+    ranks = count_wins(np.array([first, second]))
+    x, y = ranks - ranks.mean(axis=1, keepdims=True)
     spread = float(np.sqrt((x @ x) * (y @ y)))
     return float(x @ y) / spread if spread else 0.0
-
-
-def _ranks(values: Array) -> Array:
-    """Ranks from 1 on; equal values share the mean of theirs."""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return (last - (counts - 1) / 2)[places]
