@@ -176,15 +176,12 @@ def total_costs(costs: Sequence[ModelCost]) -> tuple[list[str], list[list[str]],
     """
     by_model = by_key((cost.model_id, cost) for cost in costs)
     rows = []
-    unpriced = []
     for model, own in sorted(by_model.items()):
         counts = [(cost.answers, cost.unknown, cost.right) for cost in own]
         answers, unknown, right = map(sum, zip(*counts, strict=True))
         known = [cost.cost for cost in own if cost.cost is not None]
         total = fsum(known) if known else None
         per_right = _share(total, right)
-        if not own[0].priced:
-            unpriced.append(model)
         cells = [
             model,
             f"{len(known)} of {len(own)}",
@@ -198,6 +195,7 @@ def total_costs(costs: Sequence[ModelCost]) -> tuple[list[str], list[list[str]],
         rows.append((inf if per_right is None else per_right, cells))
     rows.sort(key=lambda row: row[0])
     notes = ["cost, right: of the records with token counts; evaluations: those with a cost"]
+    unpriced = sorted({cost.model_id for cost in costs if not cost.priced})
     if unpriced:
         notes.append(f"no price for {counted(unpriced, 'model')}: {listed(unpriced)}")
     return list(_HEADINGS), [cells for _, cells in rows], notes

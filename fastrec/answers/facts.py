@@ -95,12 +95,13 @@ def mean_lengths(table: ScopeRecords, models: Array) -> Array:
     NaN without answers.
     """
     cells = table.cells
-    place = cells.place[table.is_answer]
-    lengths = table.gather("response_characters")[table.is_answer]
+    is_answer = table.is_answer
+    place = cells.place[is_answer]
     counts = count_of(place, len(cells.question))
-    wanted = (counts > 0) & models[cells.model]
-    means = np.bincount(place, lengths, len(counts))[wanted] / counts[wanted]
-    question = cells.question[wanted]
+    lengths = np.bincount(place, table.gather("response_characters")[is_answer], len(counts))
+    is_wanted = cells.is_answered & models[cells.model]
+    means = lengths[is_wanted] / counts[is_wanted]
+    question = cells.question[is_wanted]
     total = np.bincount(question, means, table.questions)
     if (counts > 1).any():  # means of several answers are rounded
         for number, its_means in by_code(question, means):

@@ -35,7 +35,7 @@ from fastrec.answers.table import Scope
 from fastrec.answers.values import value_blocks
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import Filters
-from fastrec.limits import current_limits
+from fastrec.limits import current_limits, in_batches
 from fastrec.statistics.bootstrap import draw_means, interval_ends
 from fastrec.statistics.exact import exact_mean, to_double
 from fastrec.statistics.p_values import Array, Bools
@@ -216,13 +216,8 @@ class _Batch:
         self._test: MeanTest | None = None
         self._better: Bools | None = None
 
-    def add(
-        self, at: int, scope: Scope, both: Array, sums: PairSums | None, better: Bools | None
-    ) -> None:
-        """Add an evaluation: values with their draws, and the sums of pairs if it is tested.
-
-        `better` says which of these models are significantly better, if that is known.
-        """
+    def add(self, at: int, scope: Scope, both: Array, sums: PairSums | None) -> None:
+        """Add an evaluation: values with their draws, and the sums of pairs if it is tested."""
         share = self.shares[at]
         if share:
             self._mean = self._mean + float(share) * both
@@ -231,8 +226,7 @@ class _Batch:
         if sums is None:
             return
         if share == 1 or len(self.shares) == 1:  # the same test as in a table of this evaluation
-            is_known = better is not None
-            self._better = better if is_known else significant(sums, lower=scope.lower_is_better)
+            self._better = significant(sums, lower=scope.lower_is_better)
             return
         if not self._test:
             self._test = MeanTest(len(self.rows))
@@ -276,6 +270,7 @@ def _batches(columns: Sequence[_Column], weights: Sequence[float]) -> list[_Batc
     groups = by_key((tuple(counting[model]), model) for model in sorted(counting))
     batches = []
     most = current_limits().compared_models
+    # The groups with the most evaluations come first, and of these the largest.
     ordered = sorted(groups.items(), key=lambda item: (-len(item[0]), -len(item[1]), item[0]))
     for number, (places, models) in enumerate(ordered, 1):
         exact = {at: Fraction(repr(weights[at])) for at in places}
@@ -289,14 +284,15 @@ def _batches(columns: Sequence[_Column], weights: Sequence[float]) -> list[_Batc
                     model,
                 )
             )
-        for at in range(0, len(models), most):
+        group = number if places else 0
+        group_size = len(models)
+        for names in in_batches(models, most):
             rows = [
-                BoardModel(
-                    model_id=model, group=number if places else 0, cells=[None] * len(columns)
-                )
-                for model in sorted(models[at : at + most])
+                BoardModel(model_id=model, group=group, cells=[None] * len(columns))
+                for model in sorted(names)
             ]
-            batches.append(_Batch(rows, shares, len(models) if at == 0 else 0))
+            batches.append(_Batch(rows, shares, group_size))
+            group_size = 0
     return batches
 
 
@@ -335,18 +331,15 @@ def _estimate_cells(
                 *numbers, questions=column.answered[model], counts=model in enough
             )
         place_of = {model: place for place, model in enumerate(models)}
-        ranked: list[int] = []
-        better = None
         if sums and ranks_cells:
-            ranked = [place_of[model] for model in column.enough]
-            better = significant(sums.chosen(ranked), lower=column.scope.lower_is_better)
-            set_ranks([rows[models[place]].cells[at] for place in ranked], better)
+            ranked = sums.chosen([place_of[model] for model in column.enough])
+            cells = [rows[model].cells[at] for model in column.enough]
+            set_ranks(cells, significant(ranked, lower=column.scope.lower_is_better))
         for batch in batches:
             if at in batch.shares:
                 places = [place_of[row.model_id] for row in batch.rows]
                 of_batch = sums.chosen(places) if sums and batch in tested else None
-                known = better if places == ranked else None
-                batch.add(at, column.scope, both[:, places], of_batch, known)
+                batch.add(at, column.scope, both[:, places], of_batch)
     for batch in batches:
         batch.finish()
 

@@ -8,7 +8,7 @@ Of several spellings, the others get the name of the model with the most records
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from itertools import combinations
+from itertools import chain, combinations
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.records import ANSWERS
 from fastrec.answers.values import trials_of
 from fastrec.parameters import Names
+from fastrec.statistics.repeats import Trial
 
 
 class SimilarModels(Struct):
@@ -60,6 +61,11 @@ def _organisations(names: Iterable[str]) -> set[str]:
     return {spelling(name.rpartition("/")[0]) for name in names} - {""}
 
 
+def _answers(trials: Iterable[Trial]) -> list[tuple[object, ...]]:
+    """What two models must have in common to be the same."""
+    return [trial[:4] for trial in trials if trial.flag & ANSWERS]
+
+
 def compare_similar(index: QuestionTable, records: Mapping[str, int]) -> list[SimilarModels]:
     """Compare the answers of models with similar names, given the number of records of each."""
     names = sorted(records, key=lambda name: (-records[name], name))
@@ -71,15 +77,11 @@ def compare_similar(index: QuestionTable, records: Mapping[str, int]) -> list[Si
         inside = [pair for pair in pairs if {*pair} <= {*scope.models}]
         if not inside:
             continue
-        models = tuple(sorted({name for pair in inside for name in pair}))
+        models = tuple(sorted({*chain(*inside)}))
         query = replace(query_of(scope), models=models)
         for by_model in trials_of(index, query).values():
-            answers = {
-                model: [trial[:4] for trial in trials if trial.flag & ANSWERS]
-                for model, trials in by_model.items()
-            }
             for pair in inside:
-                mine, theirs = (answers.get(model) for model in pair)
+                mine, theirs = (_answers(by_model.get(model, ())) for model in pair)
                 if mine and theirs:
                     common[pair] += 1
                     same[pair] += mine == theirs

@@ -60,21 +60,25 @@ def calibrate(
     0.3333333333333333
     """
     known = [(value, right) for value, right in answers if value is not None and 0 <= value <= 1]
+    number = len(known)
+    left_out = len(answers) - number
+    if not known:
+        return Calibration(*name, 0, left_out, None, None, None, None, bins=[])
     groups: list[list[tuple[float, bool]]] = [[] for _ in range(_BINS)]
     for value, right in known:
         groups[min(int(value * _BINS), _BINS - 1)].append((value, right))
     bins = [Bin(len(group), *_means(group)) for group in groups if group]
-    number = len(known)
-    confidence, accuracy = _means(known) if known else (None, None)
-    distances = (bin_.answers * abs(bin_.confidence - bin_.accuracy) for bin_ in bins)
+    confidence, accuracy = _means(known)
+    distances = [bin_.answers * abs(bin_.confidence - bin_.accuracy) for bin_ in bins]
+    errors = [(value - right) ** 2 for value, right in known]
     return Calibration(
         *name,
         answers=number,
-        left_out=len(answers) - number,
+        left_out=left_out,
         confidence=confidence,
         accuracy=accuracy,
-        ece=fsum(distances) / number if known else None,
-        brier=fsum((value - right) ** 2 for value, right in known) / number if known else None,
+        ece=fsum(distances) / number,
+        brier=fsum(errors) / number,
         bins=bins,
     )
 
