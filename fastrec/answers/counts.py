@@ -32,6 +32,9 @@ from fastrec.summary.summarize import summarize_evaluations
 from fastrec.summary.tally import UNIT_BITS, ModelTally, Tally, add_repeats, exact
 
 
+_SMALL = 1 << 30  # doubles are exact for sums of eight million smaller numbers
+
+
 def count_evaluations(selection: Selection, loader: RecordsOfScopes) -> list[EvaluationSummary]:
     """Count what the selected records say about each evaluation and metric.
 
@@ -90,15 +93,15 @@ def _tallies(records: Records, groups: Distinct) -> Iterator[ModelTally]:
 def _sums(records: Records, groups: Distinct, name: str) -> list[int]:
     """The sum of the numbers of each group.
 
-    The halves of 64-bit integers are added up apart, so that it is exact.
+    Doubles are exact for sums of small numbers; the few others are added one by one.
     """
     numbers = records.gather(name)
-    wide = numbers.astype(np.uint64)
-    halves = (wide & np.uint64(0xFFFFFFFF), wide >> np.uint64(32))
-    low, high = (np.bincount(groups.place, half, len(groups.first)).tolist() for half in halves)
-    totals = [int(units) + (int(above) << 32) for units, above in zip(low, high, strict=True)]
-    for place, value in records.exact(name).items():
-        totals[groups.place[place]] += value - int(numbers[place])
+    integers = records.exact(name)
+    is_small = numbers < _SMALL
+    sums = np.bincount(groups.place, np.where(is_small, numbers, 0), len(groups.first))
+    totals = list(map(int, sums.tolist()))
+    for place in np.flatnonzero(~is_small).tolist():
+        totals[groups.place[place]] += integers.get(place, int(numbers[place]))
     return totals
 
 

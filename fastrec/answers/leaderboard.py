@@ -100,33 +100,14 @@ def make_leaderboard(
     models_of = [query.models or scope.models for scope, query in pairs]
     number = _most_columns(len(scopes), len({*chain(*models_of)}), most)
     largest = sorted(range(len(scopes)), key=lambda at: -scopes[at].questions)[:number]
-    metric_numbers = metrics_of(scope for scope, _ in chosen)
-    columns = []
-    evaluations = []
-    titles = set(_COLUMNS.split(","))
-    for at in sorted(largest):
-        scope = scopes[at]
-        column = _look(index, scope, models_of[at], min_coverage)
-        columns.append(column)
-        name = name_of(scope.evaluation_name)
-        weight = (weights or {}).get(name, 1.0)
-        if weight_by == "questions":
-            weight = float(scope.questions)
-        several = metric_numbers[scope.evaluation_name]
-        title = title_of(name, scope.metric, several, lower=scope.lower_is_better)
-        while title in titles:
-            title += "_1"
-        titles.add(title)
-        evaluations.append(
-            filled(
-                BoardEvaluation,
-                scope,
-                evaluation_name=name,
-                title=title,
-                metrics=several,
-                weight=weight if column.in_unit and not scope.lower_is_better else 0.0,
-            )
-        )
+    columns = [_look(index, scopes[at], models_of[at], min_coverage) for at in sorted(largest)]
+    evaluations = _evaluations(
+        columns,
+        metrics_of(scope for scope, _ in chosen),
+        name_of=name_of,
+        weights=weights or {},
+        by_questions=weight_by == "questions",
+    )
     batches = _batches(columns, [evaluation.weight for evaluation in evaluations])
     for together in _filled(batches):
         _estimate_cells(index, columns, together)
@@ -139,6 +120,40 @@ def make_leaderboard(
         min_coverage=min_coverage,
         left_out=len(scopes) - len(columns),
     )
+
+
+def _evaluations(
+    columns: Sequence[_Column],
+    metrics: Mapping[str, int],
+    *,
+    name_of: Callable[[str], str],
+    weights: Mapping[str, float],
+    by_questions: bool,
+) -> list[BoardEvaluation]:
+    """The evaluations with their weights; each has a title that no other column has."""
+    evaluations = []
+    titles = set(_COLUMNS.split(","))
+    for column in columns:
+        scope = column.scope
+        name = name_of(scope.evaluation_name)
+        several = metrics[scope.evaluation_name]
+        title = title_of(name, scope.metric, several, lower=scope.lower_is_better)
+        while title in titles:
+            title += "_1"
+        titles.add(title)
+        weight = 0.0
+        if column.in_unit and not scope.lower_is_better:
+            weight = float(scope.questions) if by_questions else weights.get(name, 1.0)
+        evaluation = filled(
+            BoardEvaluation,
+            scope,
+            evaluation_name=name,
+            title=title,
+            metrics=several,
+            weight=weight,
+        )
+        evaluations.append(evaluation)
+    return evaluations
 
 
 def _most_columns(evaluations: int, models: int, most: int | None) -> int:
@@ -257,8 +272,9 @@ class _Batch:
         return to_double(mean)
 
     def _set(self, name: str, numbers: Array) -> None:
-        for row, own in zip(self.rows, _with_intervals(numbers), strict=True):
-            setattr(row, name, Estimate(*own))
+        """Set an estimate of each model, given its values and draws."""
+        for row, estimate in zip(self.rows, _with_intervals(numbers), strict=True):
+            setattr(row, name, Estimate(*estimate))
 
 
 def _batches(columns: Sequence[_Column], weights: Sequence[float]) -> list[_Batch]:

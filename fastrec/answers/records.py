@@ -81,7 +81,7 @@ class Records:
         of_scope = [NO_NUMBERS]
         for part in self._parts() if parts is None else parts:
             positions, codes = selection.members(part)
-            chosen = np.flatnonzero((codes >= scopes.start) & (codes < scopes.stop))
+            chosen = (codes >= scopes.start) & (codes < scopes.stop)
             numbers.append(positions[chosen] + selection.starts[part])
             of_scope.append(codes[chosen])
         self.scope = np.concatenate(of_scope)

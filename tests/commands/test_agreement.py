@@ -108,6 +108,15 @@ def test_the_numbers_are_those_of_naive_code(corpus: Path) -> None:
     assert [row["evaluation_name"] for row in found.rows()] == ["e"]
 
 
+def test_disputed_answers_of_some_outcomes_are_in_the_order_of_the_corpus(corpus: Path) -> None:
+    """Not in that of a set of names, which is another one in each process."""
+    found = fastrec.compare(corpus, metric_pair=("m1", "m2"), examples=1000, wrong=True)
+    order = list(pairs_of(corpus))
+    places = [order.index(answer.sample_hash) for answer in found.agreement[0].disputed]
+    assert len(places) > 5
+    assert places == sorted(places)
+
+
 def two_epochs(
     question: int, *, text: Callable[[int], str], fields: Callable[[int], Record]
 ) -> list[Record]:
