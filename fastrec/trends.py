@@ -35,7 +35,6 @@ from fastrec.answers.values import table_values
 from fastrec.corpus.manifest import MANIFEST, is_corpus, is_refused, read_manifest
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.filters import AnyPath, Filters
-from fastrec.limits import in_batches
 from fastrec.notebook import Rows, Tabular, flat
 from fastrec.progress import Progress
 from fastrec.statistics.adjust import adjust_p_values
@@ -283,7 +282,8 @@ def _compare_scope(corpora: Mapping[str, _Corpus], scope: Scope, trend: Evaluati
     )
     step = max(_CELLS // scope.questions, 1)
     for (before, after), changes in pairs.items():
-        for batch in in_batches(changes, step):
+        for start in range(0, len(changes), step):
+            batch = changes[start : start + step]
             _compare_pair(corpora[before], corpora[after], scope, batch)
 
 

@@ -29,9 +29,10 @@ from fastrec.summary.document import EvaluationSummary
 from fastrec.summary.part_statistics import Census
 from fastrec.summary.rows import BUCKETS_PER_POWER, FIRST_EXPONENT, bucket_of
 from fastrec.summary.summarize import summarize_evaluations
-from fastrec.summary.tally import UNIT_BITS, ModelTally, Tally, add_repeats, exact
+from fastrec.summary.tally import UNIT_BITS, ModelTally, Tally, add_repeats
 
-
+_MANTISSA_BITS = 53
+_LEAST_EXPONENT = _MANTISSA_BITS - UNIT_BITS  # of a double with all of these bits
 _SMALL = 1 << 30  # doubles are exact for sums of eight million smaller numbers
 
 
@@ -107,11 +108,16 @@ def _sums(records: Records, groups: Distinct, name: str) -> list[int]:
 
 def _score_sums(records: Records, groups: Distinct, mask: Array) -> tuple[list[int], list[int]]:
     """The sums of the scores of each group, and of their squares, in some of the records."""
+    score = records.score
     integers = records.exact("score")
-    is_double = mask.copy()
+    # Most scores are 0 or 1, and the others take much longer to add up.
+    is_double = mask & (score != 0) & (score != 1)
     is_double[list(integers)] = False
-    scores = records.score[is_double]
-    sums, squares = sums_of_doubles(groups.place[is_double], scores, len(groups.first))
+    places = groups.place[is_double]
+    sums, squares = sums_of_doubles(places, score[is_double], len(groups.first))
+    for group, number in enumerate(groups.count_of(mask & (score == 1)).tolist()):
+        sums[group] += number << UNIT_BITS
+        squares[group] += number << 2 * UNIT_BITS
     for place, value in integers.items():
         if mask[place]:
             sums[groups.place[place]] += value << UNIT_BITS
@@ -122,18 +128,17 @@ def _score_sums(records: Records, groups: Distinct, mask: Array) -> tuple[list[i
 def sums_of_doubles(groups: Array, values: Array, count: int) -> tuple[list[int], list[int]]:
     """The sums of the doubles of each group, and of their squares, in units as in a `ModelTally`.
 
-    Most values repeat, so the long integers that they are stand for many at a time.
+    They are added up as integers: mantissas, each shifted by its exponent.
     """
-    distinct, codes = np.unique(values, return_inverse=True)
-    units = list(map(exact, distinct.tolist()))
-    squared_units = [number**2 for number in units]
-    same = distinct_of(groups, codes)
-    sums = [0] * count
-    squares = [0] * count
-    for group, code, times in rows_of(groups[same.first], codes[same.first], same.counts):
-        sums[group] += times * units[code]
-        squares[group] += times * squared_units[code]
-    return sums, squares
+    exponents = np.maximum(np.frexp(values)[1], _LEAST_EXPONENT)
+    lowest = int(exponents.min(initial=0))
+    mantissas = np.ldexp(values, _MANTISSA_BITS - exponents).astype(np.int64)
+    integers = mantissas.astype(object) << (exponents - lowest).astype(object)
+    sums, squares = np.zeros((2, count), dtype=object)
+    np.add.at(sums, groups, integers)
+    np.add.at(squares, groups, integers * integers)
+    shift = lowest - _LEAST_EXPONENT
+    return list(sums << shift), list(squares << 2 * shift)
 
 
 def _latencies(records: Records, groups: Distinct) -> list[Counter[int]]:

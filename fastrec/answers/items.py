@@ -12,11 +12,9 @@ from msgspec import Struct
 
 from fastrec.answers.codes import Array, by_code, distinct_of, none_if_nan
 from fastrec.answers.near_duplicates import near_duplicates
-from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.records import ScopeRecords
 from fastrec.answers.table import Scope
 from fastrec.answers.transcript import transcript_of
-from fastrec.answers.values import value_array
 from fastrec.errors import UsageError
 from fastrec.judge.parse import decoded
 from fastrec.parameters import Names
@@ -116,18 +114,16 @@ class EvaluationItems(ScopeNames):
 
 
 def analyse_items(
-    index: QuestionTable, scope: Scope, models: Names, *, subset: int | None, seed: int
+    table: ScopeRecords, scope: Scope, models: Names, *, subset: int | None, seed: int
 ) -> EvaluationItems:
     """Analyse the questions of a scope, by the answers of all its models or of some."""
-    table = index.table(scope)
     names = list(compress(table.models, table.are_models(models)))
     if len(names) * table.questions > _MOST_CELLS:
         raise UsageError(
             f"{table.name[0]} has {len(names):,} models and {table.questions:,} questions, which "
             "are too many: choose models with --model"
         )
-    # Models × questions: mean scores, or shares of right answers; NaN without an answer.
-    scores = np.ascontiguousarray(value_array(index, scope, names, graded=scope.graded).T)
+    scores = table.values_of(names, graded=scope.graded)
     if scope.lower_is_better:
         scores = -scores
     answering = int((~np.isnan(scores)).any(axis=1).sum())

@@ -231,8 +231,13 @@ class _Batch:
         self._test: MeanTest | None = None
         self._better: Bools | None = None
 
-    def add(self, at: int, scope: Scope, both: Array, sums: PairSums | None) -> None:
-        """Add an evaluation: values with their draws, and the sums of pairs if it is tested."""
+    def add(
+        self, at: int, scope: Scope, both: Array, sums: PairSums | None, better: Bools | None
+    ) -> None:
+        """Add an evaluation: values with their draws, and the sums of pairs if it is tested.
+
+        `better` says which of these models are significantly better, if that is known.
+        """
         share = self.shares[at]
         if share:
             self._mean = self._mean + float(share) * both
@@ -241,7 +246,9 @@ class _Batch:
         if sums is None:
             return
         if share == 1 or len(self.shares) == 1:  # the same test as in a table of this evaluation
-            self._better = significant(sums, lower=scope.lower_is_better)
+            self._better = better
+            if better is None:
+                self._better = significant(sums, lower=scope.lower_is_better)
             return
         if not self._test:
             self._test = MeanTest(len(self.rows))
@@ -347,15 +354,18 @@ def _estimate_cells(
                 *numbers, questions=column.answered[model], counts=model in enough
             )
         place_of = {model: place for place, model in enumerate(models)}
+        ranked: list[int] = []
+        better = None
         if sums and ranks_cells:
-            ranked = sums.chosen([place_of[model] for model in column.enough])
-            cells = [rows[model].cells[at] for model in column.enough]
-            set_ranks(cells, significant(ranked, lower=column.scope.lower_is_better))
+            ranked = [place_of[model] for model in column.enough]
+            better = significant(sums.chosen(ranked), lower=column.scope.lower_is_better)
+            set_ranks([rows[model].cells[at] for model in column.enough], better)
         for batch in batches:
             if at in batch.shares:
                 places = [place_of[row.model_id] for row in batch.rows]
                 of_batch = sums.chosen(places) if sums and batch in tested else None
-                batch.add(at, column.scope, both[:, places], of_batch)
+                known = better if places == ranked else None
+                batch.add(at, column.scope, both[:, places], of_batch, known)
     for batch in batches:
         batch.finish()
 

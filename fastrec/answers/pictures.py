@@ -18,7 +18,7 @@ from fastrec.answers.costs import ModelCost
 from fastrec.answers.facts import spread_range
 from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.table import Query
-from fastrec.answers.values import value_array
+from fastrec.answers.values import value_blocks
 from fastrec.errors import counted
 from fastrec.pages import render_macro, render_template
 from fastrec.pages.html import Cell, Html, number_cell
@@ -308,7 +308,8 @@ def agreement_picture(index: QuestionTable, query: Query, models: Sequence[str])
 def _agreement(index: QuestionTable, query: Query, models: Sequence[str], *, graded: bool) -> Array:
     """Models × models: 1 minus the mean difference on common questions; NaN without any."""
     distance = spread_range(index.table(query)) if graded else 1.0
-    values = value_array(index, query, models, graded=graded) / distance
+    blocks = [block for block, _ in value_blocks(index, query, models, graded=graded)]
+    values = np.concatenate(blocks) / distance
     means = []
     with np.errstate(invalid="ignore", divide="ignore"):
         for column in values.T:

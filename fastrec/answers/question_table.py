@@ -216,7 +216,8 @@ class QuestionTable:
         """What scores say about the questions of the scope of a query, by the models that count."""
         from fastrec.answers.items import analyse_items  # noqa: PLC0415 - few commands need it
 
-        return analyse_items(self, self._scope(query), query.models, subset=subset, seed=seed)
+        table = self.table(query)
+        return analyse_items(table, self._scope(query), query.models, subset=subset, seed=seed)
 
     def _find_flagged(self, query: Query) -> dict[int | None, list[str]]:
         """The flags of the questions that have one of those of a query, by number."""

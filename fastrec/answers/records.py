@@ -184,8 +184,12 @@ class ScopeRecords:
         self.flag = records.flag[place]
         self.score = records.score[place]
         self.is_split = records.split_hashes[place]
-        # By question: the position of its first record.
-        self.first, self.question = distinct_of(records.question[place])
+        question = records.question[place]
+        # Questions are numbered scope by scope.
+        begin = int(question.min(initial=len(records.first)))
+        end = int(question.max(initial=-1)) + 1
+        self.question = question - begin
+        self.first = records.first[begin:end] - place.start  # By question, among these records.
         models = records.model[place]
         of_models, places = distinct_of(models)
         names = [records.models[code] for code in models[of_models].tolist()]
@@ -316,6 +320,16 @@ class ScopeRecords:
             score[cell] = mean_of_doubles(scores)
         records = count_of(place, count)
         return Cells(self.question[first], self.model[first], flags, share, score, records, place)
+
+    def values_of(self, models: Sequence[str], *, graded: bool) -> Array:
+        """The values of some models, models × questions; NaN without an answer."""
+        cells = self.cells
+        row = self.columns_of(models)[cells.model]
+        is_chosen = (row >= 0) & cells.is_answered
+        values = np.full((len(models), self.questions), np.nan)
+        places = row[is_chosen], cells.question[is_chosen]
+        values[places] = cells.values(graded=graded)[is_chosen]
+        return values
 
     def check_models(self, models: Sequence[str]) -> None:
         """Check that the models are those of the summary."""

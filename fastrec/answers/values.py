@@ -115,13 +115,6 @@ def value_blocks(
         start = stop
 
 
-def value_array(
-    index: QuestionTable, scope: Named, models: Sequence[str], *, graded: bool
-) -> Array:
-    """The values of some models on all questions, as one block."""
-    return np.concatenate([block for block, _ in value_blocks(index, scope, models, graded=graded)])
-
-
 def trials_of(
     index: QuestionTable, query: Query, other: Query | None = None
 ) -> defaultdict[str, _Trials]:

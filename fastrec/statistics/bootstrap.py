@@ -21,8 +21,9 @@ def draw_means(sums: Array, counts: Array, seed: int) -> Array:
     """
     random = np.random.default_rng([0, seed])
     bundles = len(sums)
-    # Many models have answered the same questions.
-    number, of_model = np.unique(counts, axis=1, return_inverse=True)
+    known: dict[bytes, int] = {}  # Many models have answered the same questions.
+    of_model = [known.setdefault(column.tobytes(), len(known)) for column in counts.T]
+    number = counts[:, np.unique(of_model, return_index=True)[1]]
     means = []
     step = max(_CELLS // max(bundles, 1), 1)
     for start in range(0, DRAWS, step):
@@ -35,7 +36,7 @@ def draw_means(sums: Array, counts: Array, seed: int) -> Array:
             .astype(np.float64)
         )
         with np.errstate(all="ignore"):
-            means.append((times @ sums) / (times @ number)[:, of_model.ravel()])
+            means.append((times @ sums) / (times @ number)[:, of_model])
     return _rounded(np.concatenate(means))
 
 
