@@ -236,6 +236,7 @@ def compare(
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
+    # Long because most lines are about options: what they mean, and which exclude each other.
     if detect is not None and not 0 < detect <= 100:
         raise UsageError(f"detect must be above 0 and at most 100, not {detect}")
     repeats = parse_repeats(repeats_as)

@@ -102,6 +102,7 @@ def stats(
         ShardError: A part of the corpus could not be read completely.
         FastrecError: Some shards could not be read completely; the message lists all of them.
     """
+    # Long because most lines are about options: what they mean, and which exclude each other.
     if by is not None:
         check_choice("by", by, RANKINGS)
     *others, repeats = parse_series(repeats_as, errors_as_wrong=errors_as_wrong)

@@ -232,6 +232,7 @@ def power(
     Uniform differences have the unit of their size, and the exact McNemar test of them needs half a
     question more. Without any difference, the size is 1, but unknown if scores are `graded`.
     """
+    # Long because all that follows is about the same few numbers of these differences.
     questions = differences.questions
     per_cluster = Fraction(all_questions or questions, questions or 1)
     if differences.test == "mcnemar":

@@ -168,6 +168,7 @@ def pair_sums(blocks: Iterable[tuple[Array, Array]], models: int) -> PairSums:
 
     NaN is a question without an answer. All questions of a cluster are in one block, in a row.
     """
+    # One long loop, because all sums have one scale, which grows with the scores of the blocks.
     clusters, firsts, squared, products = (np.zeros((models, models)) for _ in range(4))
     sizes = None  # once there are values other than 0 and 1, or clusters
     shift = None
