@@ -48,12 +48,6 @@ class Tabular(Framed):
     def _rows(self) -> Rows:
         return self.rows()
 
-    def _repr_html_(self) -> str:
-        """The table below what holds for all of its rows, such as the names of two models."""
-        values = ((name, getattr(self, name)) for name in self.__struct_fields__)
-        about = {name: value for name, value in values if value and isinstance(value, str)}
-        return html_table(self.rows(), about)
-
 
 def flat(value: Struct, before: Mapping[str, Any] = {}) -> dict[str, Any]:
     """A row: the values before, then the fields of a Struct that hold a single value.
@@ -74,14 +68,14 @@ def flat(value: Struct, before: Mapping[str, Any] = {}) -> dict[str, Any]:
     return row
 
 
-def html_table(rows: Sequence[Mapping[str, Any]], about: Mapping[str, str] = {}) -> Html:
+def html_table(rows: Sequence[Mapping[str, Any]]) -> Html:
     """The first rows as a table; columns without any value are left out."""
     from fastrec.pages import render_template  # noqa: PLC0415 - commands need no templates
 
     names = [name for name in rows[0] if any(row[name] is not None for row in rows)] if rows else []
     cells = [[_cell(row[name]) for name in names] for row in rows[:_MOST_ROWS]]
     left_out = len(rows) - len(cells)
-    return render_template("notebook.html", about=about, names=names, rows=cells, left_out=left_out)
+    return render_template("notebook.html", names=names, rows=cells, left_out=left_out)
 
 
 def _cell(value: object) -> str:

@@ -256,8 +256,9 @@ class ScopeRecords:
         if not hashes:
             return self
         finer = copy(self)
-        for name in ("hashes", "names", "numbers", "clusters", "cells"):
-            finer.__dict__.pop(name, None)
+        for name, value in vars(ScopeRecords).items():
+            if isinstance(value, cached_property):  # it was computed for the coarser questions
+                finer.__dict__.pop(name, None)
         is_split = np.array([name in hashes for name in self.hashes])[self.question]
         samples = np.where(is_split, self.sample_ids.codes + 1, 0)
         finer.is_split = is_split | self.is_split

@@ -184,9 +184,10 @@ class Comparison(Tabular):
 
     def rows(self) -> Rows:
         """A row for each evaluation, metric and group, or each evaluation with both metrics."""
+        models = {"model_a": self.a, "model_b": self.b}
         no_group = empty_group(self.evaluations)
         rows = [
-            flat(evaluation) | no_group | (evaluation.group or {})
+            flat(evaluation, models) | no_group | (evaluation.group or {})
             for evaluation in self.evaluations
         ]
         return rows + [flat(agreement) for agreement in self.agreement]
