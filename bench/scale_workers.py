@@ -301,11 +301,11 @@ class SimulatedWorkers(Engine):
         text = part.records * RECORD
         census = part.records * _CENSUS
         sizes = {"hash": census, "id": census, "counts": _COUNTS}
-        if task.options.incremental:  # then these files are compressed
+        if task.settings.incremental:  # then these files are compressed
             sizes["index"] = part.records * _INDEX
             sizes = {name: size // _KEPT_SHARE for name, size in sizes.items()}
         files = [FileDigest(f"{prefix}-{name}", size, self._hash()) for name, size in sizes.items()]
-        if task.options.incremental:
+        if task.settings.incremental:
             _, borders = self._borders(f"{prefix}-borders", first, last)
             files += borders
         columns = FileDigest(columns_path(task.path), part.records * _COLUMNS, _HASH * 2)

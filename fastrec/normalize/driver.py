@@ -276,7 +276,7 @@ def _write_rejects(
         for counts, line_base in sorted_shards.with_line_bases()
     ]
     left_out = []
-    if context.options.leaves_out:
+    if context.options.part_settings.leaves_out:
         left_out = [f"{part.statistics_prefix}-left-out" for part in parts]
     name = context.output.named(*_REJECTS)
     names = [utf8(shard.path) for shard in shards]

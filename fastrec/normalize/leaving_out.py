@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from fastrec.corpus.rejects import RejectedLine, RejectsWriter, rejected_line
 from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import Finding
-from fastrec.normalize.options import Choice
 from fastrec.normalize.part_sources import Locations, names_hash, read_locations
 from fastrec.normalize.part_steps import PartFacts, PartTask, Selection, Step, with_file
 from fastrec.normalize.results import Part
+from fastrec.normalize.task_settings import Choice
 from fastrec.sorting.gather import Window
 from fastrec.sorting.keys import KeyColumns, column_splitter, key_splitter
 from fastrec.sorting.runs import Origins
@@ -69,7 +69,7 @@ class SameRunFilter(Step):
 
     def complete(self, part: Part) -> Part:
         prefix = self._task.statistics_prefix
-        compressed = self._task.options.incremental
+        compressed = self._task.settings.incremental
         return with_file(part, write_bodies(prefix, self._bodies, compressed=compressed))
 
 
@@ -109,7 +109,7 @@ class Resolver(Step):
         if not window.groups and self._superseded.isdisjoint(keys):
             return
         kept = []
-        repeats = self._task.options.repeats
+        repeats = self._task.settings.repeats
         for key, group in groupby(range(len(keys)), key=keys.__getitem__):
             same_key = list(group)
             if len(same_key) == 1 and key not in self._superseded:
@@ -157,7 +157,7 @@ class Resolver(Step):
         units = []
         unit_of = {}
         left_out = []
-        conflicts = self._task.options.conflicts
+        conflicts = self._task.settings.conflicts
         for index, number in zip(records, numbers, strict=True):
             if number is None:
                 units.append([index])

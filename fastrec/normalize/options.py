@@ -12,7 +12,7 @@ The sizes of buffers follow from options, too.
 
 import enum
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
@@ -46,14 +46,14 @@ from fastrec.normalize.corrections import (
     read_labels,
     read_names,
 )
+from fastrec.normalize.task_settings import Choice, LineSettings, PartSettings
 from fastrec.parameters import CORES, AnyPath, Names
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import METRIC_FIELDS, sort_order
 from fastrec.sources.formats import MAX_WINDOW
-from fastrec.sources.lines import MAX_LINE_BYTES, Chunk, LongLine, ReadStats
-from fastrec.sources.shard import Shard
+from fastrec.sources.lines import MAX_LINE_BYTES
 from fastrec.summary.document import LineCounts, filled
 
 MEMORY_PER_JOB = 512 << 20
@@ -62,9 +62,6 @@ _BESIDES_A_RUN = 160 << 20
 FEW_FENCES = 32  # of a run that will be merged: a sample of its keys
 
 AUTO = "auto"  # the `schema` that follows from the content
-
-# Which of several records to keep: all, the first in the sort order, or none.
-Choice = Literal["keep", "first", "reject"]
 
 
 class Decides(enum.Enum):
@@ -139,32 +136,6 @@ def parse_max_rejects(value: float | str) -> MaxRejects:
     if not number.is_integer() and not text.endswith("%"):
         raise UsageError(f"{text!r} is not a whole number of lines: did you mean {text}%?")
     return MaxRejects(number, text.endswith("%"))
-
-
-class LineSettings(Struct, frozen=True):
-    """What pass 1 needs of the options to turn lines into records with keys."""
-
-    judge: JudgeSettings
-    sort_fields: Names
-    max_line_bytes: int
-    max_window: int
-    judges_all_lines: bool
-    map: tuple[NameRule, ...]
-    keep_names: bool
-    labels: GivenFile | None
-    fixes: GivenFile | None
-
-    @property
-    def target(self) -> Schema:
-        assert self.judge.target
-        return TARGETS[self.judge.target]
-
-    def read(
-        self, shard: Shard, chunk_bytes: int, stats: ReadStats | None = None, **more: int
-    ) -> Iterator[Chunk | LongLine]:
-        """Read the chunks of a shard, within the limits of lines and windows."""
-        limits = {"max_line_bytes": self.max_line_bytes, "max_window": self.max_window}
-        return shard.read(chunk_bytes=chunk_bytes, stats=stats, **limits | more)
 
 
 class Options(Struct, frozen=True, rename={"hash_algorithm": "hash"}):
@@ -468,15 +439,6 @@ class Options(Struct, frozen=True, rename={"hash_algorithm": "hash"}):
         return sort_order((field for field in self.sort_by if field in fields), fields)
 
     @property
-    def leaves_out(self) -> bool:
-        return (self.conflicts, self.repeats) != ("keep", "keep")
-
-    @property
-    def keeps_all_records(self) -> bool:
-        """Whether only records that are equal in all bytes are duplicates."""
-        return self.same_run == "keep" and not self.leaves_out
-
-    @property
     def gate(self) -> MaxRejects | None:
         return None if self.max_rejects is None else parse_max_rejects(self.max_rejects)
 
@@ -496,6 +458,10 @@ class Options(Struct, frozen=True, rename={"hash_algorithm": "hash"}):
             known_input_bytes=min(self.memory_per_job // 40, KNOWN_INPUT_BYTES),
         )
         return filled(LineSettings, self, judge=judge, sort_fields=self.sort_fields_of(target))
+
+    @property
+    def part_settings(self) -> PartSettings:
+        return filled(PartSettings, self)
 
     # Sizes of buffers, which follow from the memory of a process
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fastrec.normalize.options import Options
 from fastrec.normalize.results import Part
+from fastrec.normalize.task_settings import PartSettings
 from fastrec.parameters import Names
 from fastrec.sorting.gather import Window
 from fastrec.sorting.keys import KeyColumns
@@ -44,7 +44,7 @@ class PartTask(Struct, frozen=True):
     statistics_prefix: str
     sort_fields: Names
     schema_label: str  # of the records of the target
-    options: Options
+    settings: PartSettings
     locations: str  # path of the locations of all pieces; empty if they are not needed
     superseded: Superseded
     superseded_hashes: Names  # fingerprints of both kinds
@@ -66,8 +66,8 @@ class PartTask(Struct, frozen=True):
         listed = self.copied[0].listed if self.copied else None
         if not listed or not listed.columns:
             return False
-        options = self.options
-        if options.incremental or not options.keeps_all_records or len(self.slices) != 1:
+        settings = self.settings
+        if settings.incremental or not settings.keeps_all_records or len(self.slices) != 1:
             return False
         [part] = self.slices
         # Records with equal keys may contradict each other, which their texts tell.

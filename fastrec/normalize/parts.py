@@ -74,7 +74,8 @@ def _write_locations(
 
     Return them, and the path of the file, whose name has a fingerprint of them.
     """
-    if not (context.options.leaves_out or context.options.track_sources):
+    options = context.options
+    if not (options.part_settings.leaves_out or options.track_sources):
         return {}, ""
     locations = {
         counts.piece.number: (at, utf8(shards[counts.piece.shard].path), base)
@@ -383,7 +384,8 @@ class _PartsMaker(msgspec.Struct, frozen=True):
 
     def _task(self, number: int, superseded: Superseded, hashes: Names) -> PartTask:
         context = self._context
-        options = self._context.options
+        options = context.options
+        settings = options.part_settings
         low, high = self._plan.ranges[number]
         slices = self._plan.slices(number)
         fingerprint = self._fingerprint(number, slices, hashes)
@@ -399,13 +401,13 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             statistics_prefix=context.output.working(f"census-{fingerprint}"),
             sort_fields=context.sort_fields,
             schema_label=context.target.label,
-            options=options,
+            settings=settings,
             locations=self._locations_path,
             superseded=superseded,
             superseded_hashes=hashes,
             sources=sources_path(path) if options.track_sources else "",
             copied=self._copies.get(number),
-            grown=self._plan.grown(number) if options.keeps_all_records else None,
+            grown=self._plan.grown(number) if settings.keeps_all_records else None,
             first_new=self._plan.base.next_piece,
             turns=context.engine.jobs if self._plan.is_large else 0,
         )

@@ -46,13 +46,13 @@ from fastrec.normalize.corrections import (
     read_fixes,
 )
 from fastrec.normalize.inputs import spread
-from fastrec.normalize.options import LineSettings
 from fastrec.normalize.results import (
     LineStatistics,
     Piece,
     PieceCounts,
     SortResult,
 )
+from fastrec.normalize.task_settings import LineSettings
 from fastrec.normalize.trusted import choose_records, count_records, trusted_columns
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema

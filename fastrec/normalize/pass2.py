@@ -98,13 +98,13 @@ def _make_part(task: PartTask) -> Part:
 def _steps_of(task: PartTask, sink: _PartWriter, files: ExitStack) -> list[Step]:
     """The steps that each window of records goes through, in order."""
     steps: list[Step] = []
-    options = task.options
-    if options.same_run == "ignore":
+    settings = task.settings
+    if settings.same_run == "ignore":
         steps.append(SameRunFilter(task, sink.facts))
     steps.append(ContradictionFinder(task, sink.facts))
-    if options.leaves_out:
+    if settings.leaves_out:
         steps.append(Resolver(task, sink.facts))
-    if options.incremental:
+    if settings.incremental:
         steps.append(_Keeper(task, files))
     steps.append(sink)
     if task.sources:
@@ -139,8 +139,8 @@ class _PartWriter(Step):
         if task.copied:
             writer = ShardCopier(task.path, *task.copied, is_known=task.is_copy, synced=False)
         else:
-            options = task.options
-            writer = ShardWriter(task.path, options.compression, options.level, synced=False)
+            settings = task.settings
+            writer = ShardWriter(task.path, settings.compression, settings.level, synced=False)
         self._writer = files.enter_context(writer)
 
     def add(self, records: Selection) -> None:
@@ -192,7 +192,7 @@ class _PartWriter(Step):
             self._outcomes,
             self.facts.contradictions,
             seen=self.facts.seen,
-            compressed=task.options.incremental,
+            compressed=task.settings.incremental,
         )
         return Part(
             number=task.number,

@@ -17,8 +17,8 @@ from fastrec.errors import CorpusError
 from fastrec.filters import Filters
 from fastrec.judge.batch import Batch, FilteredOut
 from fastrec.judge.findings import label_code
-from fastrec.normalize.options import LineSettings
 from fastrec.normalize.results import LineStatistics
+from fastrec.normalize.task_settings import LineSettings
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.sources.shard import Shard

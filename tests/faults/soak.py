@@ -22,7 +22,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastrec.normalize.options import Choice, Options
+from fastrec.normalize.options import Options
+from fastrec.normalize.task_settings import Choice
 from tests.faults.failing import LASTING, Scene, contents, make_scene, no_exchange, try_fault
 from tests.faults.fuzzing import damaged, try_shards
 from tests.faults.injecting import OPERATIONS, REASONS, Faults

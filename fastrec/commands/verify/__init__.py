@@ -195,7 +195,7 @@ def _check_statistics(
             message = f"the parts have {counted(example.records, option[:-1])} of {where}"
             said = f"although {MANIFEST} says {option}: {choice}"
             problems.add("corpus.conflict", f"{message}, {said}")
-    if options.leaves_out:  # the summary also counts the records that were left out
+    if options.part_settings.leaves_out:  # the summary also counts the records that were left out
         computed.repeats = summary.repeats
         computed.contradictions = summary.contradictions
     kind = "summary.statistics"
@@ -209,7 +209,7 @@ def _plain(summary: Summary, options: Options) -> Any:
     evaluations = {}
     for evaluation in plain["evaluations"]:
         evaluation["by_model"] = {model["model_id"]: model for model in evaluation["by_model"]}
-        if options.leaves_out:
+        if options.part_settings.leaves_out:
             del evaluation["ids_with_many_hashes"]  # it also counts records that were left out
         name = " · ".join(filter(None, [evaluation["evaluation_name"], evaluation["metric"]]))
         evaluations[name] = evaluation
