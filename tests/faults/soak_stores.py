@@ -222,11 +222,9 @@ class StoreCases:
 
     def _files(self) -> set[str]:
         manifest = json.loads(self.server.objects(f"{KEYS}manifest.json")[f"{KEYS}manifest.json"])
-        names = {part["file"] for part in manifest["parts"]} | {
-            "manifest.json",
-            manifest["summary_file"],
-        }
-        return {
-            f"{KEYS}{name}"
-            for name in names | ({manifest["rejects"]["file"]} if manifest["rejects"] else set())
-        }
+        names = {"manifest.json", manifest["summary_file"]}
+        for part in manifest["parts"]:
+            names |= {part["file"], part["columns"]["file"]}
+        if manifest["rejects"]:
+            names.add(manifest["rejects"]["file"])
+        return {f"{KEYS}{name}" for name in names}
