@@ -28,14 +28,16 @@ def find_questions(
     ]
     if len(text) >= shortest:
         tests.append(("hash", lambda value: value.startswith(text)))
-    for name, is_match in tests:
-        matches = []
-        for part in range(len(selection.parts)):
-            columns = selection.columns(part)
-            codes = [code for code, value in enumerate(columns.values(name)) if is_match(value)]
+    by_test: list[list[tuple[Array, Array]]] = [[] for _ in tests]
+    for part in range(len(selection.parts)):
+        columns = selection.columns(part)
+        values = {name: columns.values(name) for name in ("hash", "sample_id")}
+        for (name, is_match), matches in zip(tests, by_test, strict=True):
+            codes = [code for code, value in enumerate(values[name]) if is_match(value)]
             if codes:
                 is_found = np.isin(columns.numbers(name), codes)
                 matches.append(_first_records(selection, part, is_found, limit, wanted))
+    for matches in by_test:
         if matches:
             numbers, scopes = np.hstack(matches)
             for scope in used_codes(scopes).tolist():
